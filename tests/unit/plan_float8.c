@@ -1,20 +1,9 @@
 /* Products in 8 bits: what is kept, what stands beside, what is sent, by hand; and against the same
  * in 16 bits. */
-#include "unit/core_support.h"
-
-#include "plan/plan.h"
+#include "unit/plan_support.h"
 
 #include <math.h>
 #include <string.h>
-
-static remat_device device(const char *name)
-{
-    remat_device d;
-    json_t *json = json_string(name);
-    assert_int_equal(remat_device_decode(json, "device", &d, NULL), REMAT_OK);
-    json_decref(json);
-    return d;
-}
 
 static remat_network_settings settings_of(remat_float8 kind)
 {
@@ -24,7 +13,7 @@ static remat_network_settings settings_of(remat_float8 kind)
 
 static remat_network_graph *graph_of(const char *name, remat_network_settings s)
 {
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     remat_network_graph *graph = NULL;
     remat_error error = {.status = REMAT_OK};
     if (remat_network_graph_new(name, &s, &d, &graph, &error))
@@ -43,7 +32,7 @@ static const remat_node_spec *node(const remat_network_graph *graph, const char 
 
 static remat_step_table table_of(const remat_network_graph *graph, remat_step_settings s)
 {
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     remat_step_table t;
     s.precision = REMAT_BFLOAT16;
     assert_int_equal(remat_step_bytes(graph->tensors, graph->n_tensors, &s, &d, &t, NULL),
@@ -114,7 +103,7 @@ static void inputs_that_are_kept(void **state)
 static void times_by_hand(void **state)
 {
     (void)state;
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     const double in = ROWS * (double)H, w = (double)H * F, out = ROWS * (double)F;
     const double flops = 2 * in * F;
     const remat_kernel product = {
@@ -196,7 +185,7 @@ static void what_is_refused(void **state)
          {.precision = REMAT_BFLOAT16, .lora = {.rank = 8, .targets = 1, .base = REMAT_FROZEN}},
          "without lora"}};
     for (size_t i = 0; i < COUNT(known); i++) {
-        const remat_device d = device(known[i].device);
+        const remat_device d = plan_device(known[i].device);
         remat_network_settings s = known[i].s;
         remat_network_graph *graph = NULL;
         remat_error error;
@@ -207,7 +196,7 @@ static void what_is_refused(void **state)
         assert_string_equal(error.field, "fp8");
         assert_non_null(strstr(error.message, known[i].says));
     }
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     const remat_tensor tensor = {16, 16, 0, 0, REMAT_TRAINED, true};
     const remat_step_settings steps[] = {
         {.ranks = 1, .precision = REMAT_FLOAT16, .float8 = REMAT_FLOAT8_TE},

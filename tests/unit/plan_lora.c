@@ -1,29 +1,16 @@
 /* Plans with adapters: published counts, what is held in 4 bits, what is kept no more, ranks, and
  * requests. */
-#include "unit/core_support.h"
-
-#include "plan/plan.h"
+#include "unit/plan_support.h"
 
 #include <math.h>
 
 enum { QV = REMAT_ADAPT_QUERIES | REMAT_ADAPT_VALUES };
 
-static remat_device device(void)
-{
-    remat_device d;
-    remat_error error;
-    json_t *json = json_string("h100");
-    if (remat_device_decode(json, "device", &d, &error))
-        fail_msg("%s", error.message);
-    json_decref(json);
-    return d;
-}
-
 static remat_network_graph *network(const char *name, const remat_network_settings *settings)
 {
     remat_network_graph *graph = NULL;
     remat_error error;
-    const remat_device d = device();
+    const remat_device d = plan_device("h100");
     remat_network_settings s = *settings;
     s.batch = 1;
     s.precision = REMAT_BFLOAT16;
@@ -41,7 +28,7 @@ static remat_network_settings adapted(uint32_t rank, uint32_t targets, remat_bas
 static remat_step_table table_of(const remat_tensor *tensors, size_t n,
                                  const remat_step_settings *step)
 {
-    const remat_device d = device();
+    const remat_device d = plan_device("h100");
     remat_step_table t;
     remat_error error;
     if (remat_step_bytes(tensors, n, step, &d, &t, &error))

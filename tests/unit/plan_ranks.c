@@ -1,21 +1,8 @@
 /* Plans over ranks: what is sent and what of it a step waits for, models cut among ranks, and what
  * has to be monotone. */
-#include "unit/core_support.h"
-
-#include "plan/plan.h"
+#include "unit/plan_support.h"
 
 #include <math.h>
-
-static remat_device device(const char *name)
-{
-    remat_device d;
-    remat_error error;
-    json_t *json = json_string(name);
-    if (remat_device_decode(json, "device", &d, &error))
-        fail_msg("%s: %s", name, error.message);
-    json_decref(json);
-    return d;
-}
 
 static bool near(double a, double b)
 {
@@ -46,7 +33,7 @@ static void collectives_by_hand(void **state)
     assert_true(near(remat_collective_seconds(&l, REMAT_ALL_REDUCE, 64, 1, 0), 1.75));
     /* 8 H200, all-reduce: 1 MiB at 40 GB/s of bus bandwidth, 32 KiB at 1.44 (stas00/ml-engineering,
      * network/README.md) */
-    const remat_device h = device("h200");
+    const remat_device h = plan_device("h200");
     const double mebibyte = 1048576 * 1.75;
     assert_true(fabs(remat_collective_seconds(&h.interconnect, REMAT_ALL_REDUCE, 8, 1, 1048576) /
                          (mebibyte / 40e9) -
@@ -106,7 +93,7 @@ static uint64_t store_all(const char *name, remat_network_settings s, uint32_t l
     remat_profile *profile = NULL;
     remat_error error;
     uint64_t peak = 0;
-    const remat_device d = device("a100-80gb");
+    const remat_device d = plan_device("a100-80gb");
     s.precision = REMAT_BFLOAT16;
     s.layers = layers;
     s.interconnect = &d.interconnect;
@@ -153,7 +140,7 @@ static void layers_keep_the_published_bytes(void **state)
 static void tensors_are_shared(void **state)
 {
     (void)state;
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     const uint64_t h = 4096, f = 14336, v = 128256;
     static const uint32_t ranks[] = {1, 2, 4, 8, 16, 32};
     for (size_t i = 0; i < COUNT(ranks); i++) {
@@ -181,7 +168,7 @@ static void tensors_are_shared(void **state)
 static void ranks_have_whole_rows(void **state)
 {
     (void)state;
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     const double u = 2.0 * 2 * 512 * 4096;
     const struct {
         const char *id;
@@ -220,7 +207,7 @@ static void ranks_have_whole_rows(void **state)
 /* Rows of one rank's experts. */
 static double dispatched(remat_network_settings s, double width)
 {
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     remat_network_graph *graph = NULL;
     remat_error error;
     double rows = 0;
@@ -286,7 +273,7 @@ static void experts_take_their_rows(void **state)
 static void experts_are_shared(void **state)
 {
     (void)state;
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     const double expert = 3.0 * 4096 * 14336;
     const double rest = 2.0 * 32000 * 4096 + 4096 +
                         2 * (2.0 * 4096 * 4096 + 2.0 * 4096 * 1024 + 8.0 * 4096 + 2 * 4096);
@@ -428,7 +415,7 @@ static void bad_ranks_name_their_field(void **state)
 static void stages_sum_their_gradients(void **state)
 {
     (void)state;
-    const remat_device d = device("h100");
+    const remat_device d = plan_device("h100");
     const remat_tensor tensors[] = {{1024, 1024, 0, 0, REMAT_TRAINED, false},
                                     {1024, 3072, 1, 0, REMAT_TRAINED, false}};
     enum { N = 4 << 20 };
