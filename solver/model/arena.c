@@ -1,10 +1,12 @@
 #include "model/arena.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
-enum { BLOCK_SIZE = 16384, ALIGNMENT = 16 };
+enum { BLOCK_SIZE = 16384, ALIGNMENT = 16, HUGE_PAGE = 1 << 21 };
 
 struct remat_arena_block {
     struct remat_arena_block *next;
@@ -52,4 +54,19 @@ void model_arena_clear(model_arena *arena)
         free(arena->blocks);
         arena->blocks = next;
     }
+}
+
+void *model_new_table(uint64_t bytes)
+{
+    if (bytes > SIZE_MAX - HUGE_PAGE)
+        return NULL;
+    if (bytes < 2 * HUGE_PAGE)
+        return malloc((size_t)bytes);
+    size_t rounded = ((size_t)bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    void *table = aligned_alloc(HUGE_PAGE, rounded);
+#ifdef MADV_HUGEPAGE
+    if (table)
+        (void)madvise(table, rounded, MADV_HUGEPAGE); /* advice: nothing depends on it */
+#endif
+    return table;
 }

@@ -4,6 +4,7 @@
 #define REMAT_MODEL_ARENA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct model_arena {
     struct remat_arena_block *blocks;
@@ -17,5 +18,9 @@ void *model_arena_array(model_arena *arena, size_t count, size_t size);
 char *model_arena_string(model_arena *arena, const char *text);
 
 void model_arena_clear(model_arena *arena);
+
+/* So many bytes, a large number of them in huge pages where the system has them; the caller frees
+ * them. NULL when out of memory. */
+void *model_new_table(uint64_t bytes);
 
 #endif

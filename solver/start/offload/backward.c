@@ -54,6 +54,8 @@ static void next_stage(const offload_backward *b, uint32_t i, uint32_t k, uint32
 uint32_t offload_first_above(const double *values, uint32_t count, double least)
 {
     uint32_t low = 0, high = count;
+    if (count == 0 || values[0] > least)
+        return 0;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (values[middle] > least)
@@ -212,8 +214,8 @@ remat_status offload_backward_init(offload_backward *ret_backward, const offload
     b.in = offload_slot_time_of(&b, model->in_per_byte);
     size_t side = (size_t)n_slots + 1,
            entries = (size_t)model->n * (model->n + 1) / 2 * side * side;
-    b.value = malloc(entries * sizeof *b.value);
-    b.left = malloc(entries * sizeof *b.left);
+    b.value = model_new_table(entries * sizeof *b.value);
+    b.left = model_new_table(entries * sizeof *b.left);
     b.calm = malloc(entries / side * sizeof *b.calm);
     remat_status status =
         b.value && b.left && b.calm ? fill(&b, host, error) : remat_fail_memory(error);

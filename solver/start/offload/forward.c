@@ -18,27 +18,63 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROUNDING 1e-9 /* of sums of times, and more */
+
 /* A row: (x, i, free, unsent). */
 typedef struct place {
     uint32_t i, free, unsent;
     int x;
 } place;
 
-/* A step out of a row, the same for every due. */
+/* The end of a step, the same for every unsent, by due; from `known` on. */
+typedef struct ending {
+    uint32_t known;
+    uint32_t due[OFFLOAD_MAX_SLOTS + 1]; /* when the next step ends */
+    double after[OFFLOAD_MAX_SLOTS + 1]; /* D_B; INFINITY where more is due then than fits */
+} ending;
+
+/* A step out of rows that differ by unsent alone. */
 typedef struct move {
     offload_step step;
-    double before;       /* D_F */
+    double time, need;   /* of its forwards; what they need, as time to send it */
+    double sent, fetch;  /* times to move the input; 0: it is kept */
     double over_back;    /* case 1 and loss: M_B beyond the free bytes, as fetching time */
     const double *child; /* case 2: C_A(i, j) by due */
     uint32_t calm;       /* up to this due, excluded, it fetches everything itself */
+    uint32_t due;        /* when the next step ends where nothing is due when this one does */
+    ending *ending;
+    double before; /* D_F, and where it leads to: of one row */
     place to;
 } move;
+
+/* The form in which i finds its input. Where nothing was saved both are one. */
+static int form_of(const offload_forward *f, uint32_t i, bool all)
+{
+    const chain_costs *chain = f->model->chain;
+    return all && i > 1 && chain->kept[i - 1] > chain->output[i - 1];
+}
+
+static const offload_reach *reach_of(const offload_forward *f, uint32_t i, int x)
+{
+    return &f->reach[2 * (size_t)i + (size_t)x];
+}
+
+/* Number of entries that a state of so many free slots has where at most `most` can come up. */
+static uint32_t entries(uint32_t most, uint32_t free)
+{
+    return (most < free ? most : free) + 1;
+}
+
+static uint32_t width_of(const offload_forward *f, const place *p)
+{
+    return entries(reach_of(f, p->i, p->x)->due, p->free);
+}
 
 /* Stage by stage, form by form; then by free and unsent. */
 static double *row_of(const offload_forward *f, const place *p)
 {
-    size_t stage = ((size_t)(p->i - 1) * 2 + (size_t)p->x) * f->first[f->n_slots + 1];
-    return f->value + stage + f->first[p->free] + (size_t)p->unsent * (p->free + 1);
+    const size_t rows = f->first[(2 * (size_t)p->i + (size_t)p->x) * (f->n_slots + 1) + p->free];
+    return f->value + rows + (size_t)p->unsent * width_of(f, p);
 }
 
 /* ---- steps ---- */
@@ -49,18 +85,30 @@ static bool fits(const offload_forward *f, uint64_t need, uint32_t free)
     return offload_backward_slots(f->backward, need) <= free;
 }
 
-/* The state after step s from p (Table 2). false: it needs more than there is. */
-static bool arrive(const offload_forward *f, const place *p, move *m)
+/* What does not depend on what is unsent. false: it needs more than there is. */
+static bool prepare(const offload_forward *f, const place *p, move *m)
 {
     const offload_step *s = &m->step;
-    double sent = s->offload ? offload_send_time(f->model, s->i, p->x) : 0;
-    uint32_t unsent = offload_slots_of(&f->out, p->unsent * f->out.slot + sent - m->before);
-    uint64_t input = offload_input_bytes(f->model, s->i, p->x);
-    uint32_t kept = s->offload ? 0 : offload_backward_kept(f->backward, input);
-    if (kept > p->free || unsent > p->free - kept)
+    const uint64_t input = offload_input_bytes(f->model, s->i, p->x);
+    const uint32_t kept = s->offload ? 0 : offload_backward_kept(f->backward, input);
+    if (s->i == f->model->n)
+        return true;
+    m->sent = s->offload ? offload_send_time(f->model, s->i, p->x) : 0;
+    m->fetch = s->offload ? offload_fetch_time(f->model, s->i, p->x) : 0;
+    m->due = offload_slots_of(&f->backward->in, m->fetch);
+    if (kept > p->free)
         return false;
-    m->to = (place){.i = s->j + 1, .x = s->all, .free = p->free - kept, .unsent = unsent};
-    return true;
+    m->to = (place){.i = s->j + 1, .x = form_of(f, s->j + 1, s->all), .free = p->free - kept};
+    return m->due < width_of(f, &m->to);
+}
+
+/* The state after it from p (Table 2). false: it needs more than there is. */
+static bool arrive(const offload_forward *f, const place *p, move *m)
+{
+    const double room = (p->free - (double)p->unsent) * f->out.slot;
+    m->before = m->time + offload_longer(0, m->need - room);
+    m->to.unsent = offload_slots_of(&f->out, p->unsent * f->out.slot + m->sent - m->before);
+    return p->i == f->model->n || m->to.unsent <= m->to.free;
 }
 
 /* Case 1 and the loss. */
@@ -72,11 +120,11 @@ static bool save_step(const offload_forward *f, const place *p, bool offload, mo
     uint64_t back = offload_need_backward(model->chain, p->i) + input;
     if (!fits(f, save, p->free) || !fits(f, back, p->free))
         return false;
-    double idle = (double)save * model->out_per_byte - (p->free - (double)p->unsent) * f->out.slot;
     *m = (move){.step = {.i = p->i, .j = p->i, .all = true, .offload = offload},
-                .before = model->forward[p->i] + offload_longer(0, idle),
+                .time = model->forward[p->i],
+                .need = (double)save * model->out_per_byte,
                 .over_back = (double)back * model->in_per_byte - p->free * f->backward->in.slot};
-    return p->i == model->n || arrive(f, p, m);
+    return prepare(f, p, m);
 }
 
 /* The forwards of a pass, one after the other. */
@@ -108,14 +156,13 @@ static bool pass_step(const offload_forward *f, const place *p, const pass *of, 
     uint32_t held = offload_backward_kept(f->backward, input);
     if ((offload ? of->slots_sent : of->slots_kept) > p->free || held > p->free)
         return false;
-    double room = (p->free - (double)p->unsent) * f->out.slot;
-    double idle = of->peak + (double)input * f->model->out_per_byte - room;
     size_t row = offload_backward_row(f->backward, p->i, j, p->free - held);
     *m = (move){.step = {.i = p->i, .j = j, .offload = offload},
-                .before = of->time + offload_longer(0, idle),
+                .time = of->time,
+                .need = of->peak + (double)input * f->model->out_per_byte,
                 .child = f->backward->value + row,
                 .calm = offload_backward_calm(f->backward, row)};
-    return arrive(f, p, m);
+    return prepare(f, p, m);
 }
 
 /* Rows of one (i, x, free), from one number of unsent slots to another. They take a step one after
@@ -132,9 +179,14 @@ typedef struct rows {
 static void take_step(const offload_forward *f, rows *r, const pass *of, uint32_t j, bool offload)
 {
     move m;
-    for (place p = r->first; p.unsent <= r->last; p.unsent++)
-        if (!r->ended[p.unsent] &&
-            (of ? pass_step(f, &p, of, j, offload, &m) : save_step(f, &p, offload, &m)))
+    ending end;
+    place p = r->first;
+    if (!(of ? pass_step(f, &p, of, j, offload, &m) : save_step(f, &p, offload, &m)))
+        return;
+    end.known = width_of(f, &p);
+    m.ending = &end;
+    for (; p.unsent <= r->last; p.unsent++)
+        if (!r->ended[p.unsent] && arrive(f, &p, &m))
             r->ended[p.unsent] = !r->visit(r->context, &p, &m);
 }
 
@@ -161,9 +213,32 @@ static void relax_loss(const offload_forward *f, const place *p, const move *m, 
 {
     double slot = f->backward->in.slot,
            unsent = offload_longer(0, p->unsent * f->out.slot - m->before);
-    for (uint32_t due = 0; due <= p->free; due++) {
+    for (uint32_t due = 0; due < width_of(f, p); due++) {
         double after = f->model->backward[p->i] + offload_longer(0, m->over_back + due * slot);
         best[due] = m->before + after + unsent + offload_longer(0, due * slot - after);
+    }
+}
+
+static double after_step(const offload_forward *f, const place *p, const move *m, uint32_t due)
+{
+    return m->child ? m->child[due]
+                    : f->model->backward[p->i] +
+                          offload_longer(0, m->over_back + due * f->backward->in.slot);
+}
+
+/* Makes the ending known from first on. */
+static void find_ending(const offload_forward *f, const place *p, const move *m, uint32_t first)
+{
+    const offload_slot_time *in = &f->backward->in;
+    const uint32_t width = width_of(f, &m->to);
+    ending *e = m->ending;
+    for (; e->known > first; e->known--) {
+        const uint32_t due = e->known - 1;
+        const double after = after_step(f, p, m, due);
+        const uint32_t slots =
+            offload_slots_of(in, offload_longer(0, due * in->slot - after) + m->fetch);
+        e->after[due] = slots < width ? after : INFINITY;
+        e->due[due] = slots < width ? slots : 0;
     }
 }
 
@@ -172,26 +247,16 @@ static void relax(const offload_forward *f, const place *p, const move *m, uint3
                   double *best)
 {
     const double *next = row_of(f, &m->to);
-    const offload_slot_time *in = &f->backward->in;
-    double slot = in->slot, back = f->model->backward[p->i];
-    double fetch = m->step.offload ? offload_fetch_time(f->model, p->i, p->x) : 0;
-    uint32_t due = first, slots = offload_slots_of(in, fetch);
-    uint32_t calm = m->calm < p->free + 1 ? m->calm : p->free + 1;
-    if (slots > m->to.free)
-        return;
-    double others =
-        m->before + next[slots]; /* where nothing else is due after this step; else more */
-    double least = m->child ? m->child[due] : back + offload_longer(0, m->over_back + due * slot);
-    due += offload_first_above(best + due, p->free + 1 - due, others + least);
+    const uint32_t width = width_of(f, p), calm = m->calm < width ? m->calm : width;
+    const double others = m->before + next[m->due]; /* at least, after this step */
+    uint32_t due = first;
+    due += offload_first_above(best + due, width - due, others + after_step(f, p, m, due));
     for (; due < calm; due++)
         best[due] = others + m->child[due] < best[due] ? others + m->child[due] : best[due];
-    for (; due <= p->free; due++) {
-        double after =
-            m->child ? m->child[due] : back + offload_longer(0, m->over_back + due * slot);
-        if (others + after >= best[due])
-            continue;
-        slots = offload_slots_of(in, offload_longer(0, due * slot - after) + fetch);
-        double time = slots > m->to.free ? INFINITY : m->before + after + next[slots];
+    find_ending(f, p, m, due);
+    const ending *e = m->ending;
+    for (; due < width; due++) {
+        double time = m->before + e->after[due] + next[e->due[due]];
         best[due] = time < best[due] ? time : best[due];
     }
 }
@@ -211,10 +276,11 @@ static bool relax_step(const offload_forward *f, const place *p, const move *m, 
         relax_loss(f, p, m, best);
         return true;
     }
-    uint32_t first = offload_first_above(best, p->free + 1, least_time(f->model, m));
-    if (first <= p->free)
+    const uint32_t width = width_of(f, p);
+    uint32_t first = offload_first_above(best, width, least_time(f->model, m));
+    if (first < width)
         relax(f, p, m, first, best);
-    return first <= p->free || m->step.all;
+    return first < width || m->step.all;
 }
 
 /* ---- the table, from the last stage on ---- */
@@ -237,14 +303,15 @@ static void fill_rows(void *context, size_t index, unsigned worker)
     (void)worker;
     const layer *l = context;
     const uint32_t free = l->f->n_slots - (uint32_t)(index / 2);
+    const offload_reach *reach = reach_of(l->f, l->i, (int)(index & 1));
     rows r = {.first = {.i = l->i, .x = (int)(index & 1), .free = free},
-              .last = free,
+              .last = entries(reach->unsent, free) - 1,
               .visit = relax_row,
               .context = (void *)l->f};
-    if (remat_host_cancelled(l->host))
+    if (!reach->any || remat_host_cancelled(l->host))
         return;
     double *best = row_of(l->f, &r.first);
-    for (size_t k = 0; k < (size_t)(free + 1) * (free + 1); k++)
+    for (size_t k = 0; k < ((size_t)r.last + 1) * width_of(l->f, &r.first); k++)
         best[k] = INFINITY;
     each_step(l->f, &r);
 }
@@ -260,31 +327,82 @@ static remat_status fill(const offload_forward *f, const remat_host *host, remat
     return REMAT_OK;
 }
 
-/* Of one stage and form: the sum of squares of 1 .. n_slots + 1. */
-static size_t count_values(size_t n_slots)
+/* ---- what can come up ---- */
+
+/* A pass up to j, or case 1, with its input offloaded and without idle time: the most of both. */
+static void reach_on(offload_forward *f, const place *p, const offload_step *s, double before,
+                     double after)
 {
-    return (n_slots + 1) * (n_slots + 2) * (2 * n_slots + 3) / 6;
+    offload_slot_time out = f->out, in = f->backward->in;
+    out.down = in.down = false;
+    const offload_reach *from = reach_of(f, p->i, p->x);
+    offload_reach *to = &f->reach[2 * ((size_t)s->j + 1) + (size_t)form_of(f, s->j + 1, s->all)];
+    const uint32_t unsent = offload_slots_of(
+        &out, from->unsent * out.slot + offload_send_time(f->model, p->i, p->x) - before);
+    const uint32_t due = offload_slots_of(&in, offload_longer(0, from->due * in.slot - after) +
+                                                   offload_fetch_time(f->model, p->i, p->x));
+    to->unsent = unsent > to->unsent ? unsent : to->unsent;
+    to->due = due > to->due ? due : to->due;
+    to->any = true;
+}
+
+/* From (x = 0, i = 1) with nothing moved: rows end where nothing comes up beyond. */
+static void find_reach(offload_forward *f)
+{
+    const offload_model *m = f->model;
+    f->reach[2].any = true;
+    for (uint32_t i = 1; i < m->n; i++)
+        for (int x = 0; x < 2; x++) {
+            const place p = {.i = i, .x = x};
+            double before = 0;
+            if (!reach_of(f, i, x)->any)
+                continue;
+            reach_on(f, &p, &(offload_step){.i = i, .j = i, .all = true}, m->forward[i],
+                     m->backward[i]);
+            for (uint32_t j = i; j < m->n; j++) {
+                before += m->forward[j];
+                reach_on(f, &p, &(offload_step){.i = i, .j = j}, before,
+                         (m->leaves[j] - m->leaves[i - 1]) * (1 - ROUNDING));
+            }
+        }
+}
+
+/* Places of all rows. Returns the number of values. */
+static size_t place_rows(offload_forward *f)
+{
+    size_t count = 0;
+    for (uint32_t k = 2; k < 2 * (f->model->n + 1); k++)
+        for (uint32_t free = 0; free <= f->n_slots; free++) {
+            const offload_reach *r = &f->reach[k];
+            f->first[(size_t)k * (f->n_slots + 1) + free] = count;
+            if (r->any)
+                count += (size_t)entries(r->unsent, free) * entries(r->due, free);
+        }
+    return count;
 }
 
 uint64_t offload_forward_bytes(uint32_t n, uint32_t n_slots)
 {
-    return 2 * (uint64_t)n * count_values(n_slots) * sizeof(double) +
-           ((uint64_t)n_slots + 2) * sizeof(size_t);
+    const uint64_t side = (uint64_t)n_slots + 1;
+    return 2 * (uint64_t)n * (side * (side + 1) * (2 * side + 1) / 6) * sizeof(double) +
+           2 * ((uint64_t)n + 2) * (side * sizeof(size_t) + sizeof(offload_reach));
 }
 
 remat_status offload_forward_init(offload_forward *ret_forward, const offload_backward *backward,
                                   const remat_host *host, remat_error *error)
 {
     const offload_model *model = backward->model;
+    const size_t places = 2 * ((size_t)model->n + 2);
     offload_forward f = {.model = model, .backward = backward, .n_slots = backward->n_slots};
     f.out = offload_slot_time_of(backward, model->out_per_byte);
-    f.first = malloc(((size_t)f.n_slots + 2) * sizeof *f.first);
-    f.value = malloc(2 * (size_t)model->n * count_values(f.n_slots) * sizeof *f.value);
-    remat_status status = f.first && f.value ? REMAT_OK : remat_fail_memory(error);
-    for (size_t free = 0; free < (size_t)f.n_slots + 2 && !status; free++)
-        f.first[free] = free ? count_values(free - 1) : 0;
-    if (!status)
-        status = fill(&f, host, error);
+    f.reach = calloc(places, sizeof *f.reach);
+    f.first = malloc(places * ((size_t)f.n_slots + 1) * sizeof *f.first);
+    remat_status status = f.reach && f.first ? REMAT_OK : remat_fail_memory(error);
+    if (!status) {
+        find_reach(&f);
+        f.value = model_new_table(place_rows(&f) * sizeof *f.value);
+        status = f.value ? fill(&f, host, error) : remat_fail_memory(error);
+    }
     if (status)
         offload_forward_clear(&f);
     else
@@ -294,6 +412,7 @@ remat_status offload_forward_init(offload_forward *ret_forward, const offload_ba
 
 void offload_forward_clear(offload_forward *forward)
 {
+    free(forward->reach);
     free(forward->first);
     free(forward->value);
     *forward = (offload_forward){0};
@@ -307,7 +426,11 @@ double offload_forward_value(const offload_forward *f, uint32_t slots)
 double offload_forward_bound(const offload_forward *f, uint32_t i, int x, uint32_t free,
                              uint32_t unsent, uint32_t due)
 {
-    return row_of(f, &(place){.i = i, .x = x, .free = free, .unsent = unsent})[due];
+    const int form = form_of(f, i, x);
+    const offload_reach *r = reach_of(f, i, form);
+    const place p = {
+        .i = i, .x = form, .free = free, .unsent = unsent < r->unsent ? unsent : r->unsent};
+    return row_of(f, &p)[due < r->due ? due : r->due];
 }
 
 /* ---- tracing: the steps once more, the least one is taken ---- */
@@ -339,11 +462,8 @@ static uint32_t next_due(const choice *c)
 {
     const offload_forward *f = c->f;
     const move *m = &c->best;
-    double slot = f->backward->in.slot, due = c->due * slot;
-    double after = m->child ? m->child[c->due]
-                            : f->model->backward[c->p.i] + offload_longer(0, m->over_back + due);
-    double fetch = m->step.offload ? offload_fetch_time(f->model, c->p.i, c->p.x) : 0;
-    return offload_slots_of(&f->backward->in, offload_longer(0, due - after) + fetch);
+    const double due = c->due * f->backward->in.slot, after = after_step(f, &c->p, m, c->due);
+    return offload_slots_of(&f->backward->in, offload_longer(0, due - after) + m->fetch);
 }
 
 typedef struct traced {

@@ -6,13 +6,20 @@
 #include "start/offload/backward.h"
 #include "start/offload/phases.h"
 
+/* The most slots that can be unsent and due at (i, x) in any plan. */
+typedef struct offload_reach {
+    uint32_t unsent, due;
+    bool any; /* plans come by at all */
+} offload_reach;
+
 typedef struct offload_forward {
     const offload_model *model;
     const offload_backward *backward;
     uint32_t n_slots;
     offload_slot_time out;
-    size_t *first; /* by free: sum over smaller ones of (free + 1)^2 */
-    double *value; /* time units by i, x, free, unsent (0 .. free), due (0 .. free) */
+    offload_reach *reach; /* by i and x */
+    size_t *first;        /* value by i, x and free */
+    double *value;        /* time units by unsent and due, as far as they come up and fit */
 } offload_forward;
 
 /* REMAT_CANCELLED at the host's wish. The caller clears it, not after failure. */

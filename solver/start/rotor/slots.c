@@ -8,18 +8,16 @@
  * on each other and are shared among the host's workers. */
 #include "start/rotor/slots_solve.h"
 
+#include "model/arena.h"
+
 #include <stdlib.h>
 #include <string.h>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 enum {
     INFINITE = CHAIN_SLOTS_INFINITE,
     BLOCK = CHAIN_SLOTS_BLOCK,
     PAD = 2 * BLOCK, /* entries that views may read beyond both ends of the values */
     PIECE = 1 << 18, /* entries */
-    HUGE_PAGE = 1 << 21
 };
 
 uint64_t chain_slots_unit(const chain_slots *slots)
@@ -71,22 +69,6 @@ uint64_t chain_slots_bytes(const chain_slots *slots)
     return table_bytes(slots->n, slots->n_slots);
 }
 
-/* Large tables in huge pages where the system has them. */
-static void *allocate_values(uint64_t bytes)
-{
-    if (bytes > SIZE_MAX - HUGE_PAGE)
-        return NULL;
-    if (bytes < 2 * HUGE_PAGE)
-        return malloc((size_t)bytes);
-    size_t rounded = ((size_t)bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
-    void *values = aligned_alloc(HUGE_PAGE, rounded);
-#ifdef MADV_HUGEPAGE
-    if (values)
-        (void)madvise(values, rounded, MADV_HUGEPAGE); /* advice: nothing depends on it */
-#endif
-    return values;
-}
-
 static chain_slots *slots_allocate(uint32_t n, uint32_t n_slots)
 {
     chain_slots *slots = calloc(1, sizeof *slots);
@@ -96,7 +78,7 @@ static chain_slots *slots_allocate(uint32_t n, uint32_t n_slots)
     slots->n_slots = n_slots;
     slots->n_blocks = n_blocks_of(n_slots);
     slots->last_width = (uint32_t)(stored_slots(n_slots) - (uint64_t)(slots->n_blocks - 1) * BLOCK);
-    slots->memory = allocate_values(memory_bytes(n, n_slots));
+    slots->memory = model_new_table(memory_bytes(n, n_slots));
     slots->answer = malloc(((size_t)n_slots + 1) * sizeof *slots->answer);
     if (!slots->memory || !slots->answer) {
         chain_slots_free(slots);
@@ -212,7 +194,7 @@ static bool allocate_solve(chain_slots_solve *r)
     r->first_right = calloc(right, sizeof *r->first_right);
     r->ends_left = malloc(left * sizeof *r->ends_left);
     r->ends_right = malloc(right * sizeof *r->ends_right);
-    r->right = allocate_values(right * BLOCK * sizeof *r->right);
+    r->right = model_new_table(right * BLOCK * sizeof *r->right);
     if (!r->stages || !r->pass_from || !r->save_from || !r->first || !r->likely ||
         !r->first_right || !r->ends_left || !r->ends_right || !r->right)
         return false;
