@@ -715,18 +715,18 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
     return status;
 }
 
-remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
-                                      const remat_problem *problem, uint64_t budget,
-                                      uint32_t alignment, remat_effort effort,
-                                      const remat_host *host, remat_schedule *ret_schedule,
-                                      remat_error *error)
+remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish *asked,
+                             remat_schedule *ret_schedule, remat_error *error)
 {
+    const remat_problem *problem = asked->problem;
+    const uint64_t budget = asked->budget;
     remat_error refusal = {0};
     findings f = {.moments = NULL};
     if (portfolio->n == 1 &&
         remat_machine_of(remat_table_solver(portfolio->tables[0]), &problem->options))
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
-    answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0};
+    answer_wish w = *asked;
+    w.bound = w.over_link = w.series = 0;
     const bool linked = portfolio->improved && answer_link_moves(problem->link);
     uint64_t room = 0;
     remat_status status =
@@ -745,13 +745,13 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         status = find_by_name(portfolio, &w, &f, &refusal);
     if (!status && linked && !refused)
         status = answer_mix_patiently(portfolio, &w, &f.best, &refusal);
-    const bool late = portfolio->improved && remat_host_late(host);
+    const bool late = portfolio->improved && remat_host_late(w.host);
     if (status == REMAT_CANCELLED && late && f.best.solver)
         status = REMAT_OK;
     if (!status && !f.best.solver)
         status = refuse_improved(portfolio, &w, f.floor.bytes, &refusal);
     if (!status)
-        status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, alignment,
+        status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, w.alignment,
                                         &f.best, &refusal);
     if (!status && linked)
         claim_over_link(w.over_link, &f.best);
@@ -767,5 +767,18 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
         f.best = (remat_schedule){0};
     }
     clear_findings(&f);
+    return status;
+}
+
+remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
+                                      const remat_problem *problem, uint64_t budget,
+                                      uint32_t alignment, remat_effort effort,
+                                      const remat_host *host, remat_schedule *ret_schedule,
+                                      remat_error *error)
+{
+    answer_mixed mixed = {0};
+    const answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0, &mixed};
+    const remat_status status = answer_schedule(portfolio, &w, ret_schedule, error);
+    answer_mixed_clear(&mixed);
     return status;
 }

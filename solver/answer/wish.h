@@ -7,6 +7,12 @@
 
 enum { ANSWER_NAMED_NODES = 24 }; /* up to so many a second more at most was seen */
 
+/* The searches over the link for one answer: what each began with and found. {0} is none yet. */
+typedef struct answer_mixed {
+    struct answer_mix_made *items;
+    size_t n, capacity;
+} answer_mixed;
+
 typedef struct answer_wish {
     const remat_problem *problem;
     uint64_t budget;
@@ -16,6 +22,7 @@ typedef struct answer_wish {
     double bound;
     double over_link; /* no schedule takes less, with copies and without; 0: nothing is known */
     uint32_t series;  /* of the random numbers of remat_improve */
+    answer_mixed *mixed;
 } answer_wish;
 
 bool answer_link_moves(const remat_link *link); /* NULL: it does not */

@@ -12,6 +12,14 @@ remat_status model_copy_list(const remat_operations *from, remat_operations *to)
     return REMAT_OK;
 }
 
+bool model_same_list(const remat_operations *one, const remat_operations *other)
+{
+    _Static_assert(sizeof(remat_operation) == 12, "memcmp compares members alone");
+    return one->length == other->length &&
+           (one->length == 0 ||
+            memcmp(one->items, other->items, one->length * sizeof *one->items) == 0);
+}
+
 void model_swap_lists(remat_operations *one, remat_operations *other)
 {
     remat_operations old = *one;

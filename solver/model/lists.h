@@ -7,6 +7,8 @@
 /* *to, which keeps its room, becomes the same list. Fails with REMAT_NO_MEMORY only. */
 remat_status model_copy_list(const remat_operations *from, remat_operations *to);
 
+bool model_same_list(const remat_operations *one, const remat_operations *other);
+
 void model_swap_lists(remat_operations *one, remat_operations *other);
 
 /* The list with its D, S and R: liveness, then states. *ret_list must be empty; the caller clears
