@@ -31,8 +31,76 @@ void remat_json_watch_memory(void)
     json_set_alloc_funcs(watched_malloc, free);
 }
 
+/* Where in a text something is, as "nodes[3].forward_time". */
+typedef struct text_level {
+    const char *key; /* of the member under way; NULL: none yet, or in an array */
+    int key_length;
+    size_t index; /* of the element under way */
+    bool array;
+} text_level;
+
+/* Past the string that begins there. */
+static size_t skip_string(const char *text, size_t i, size_t length)
+{
+    for (i++; i < length && text[i] != '"'; i++)
+        i += text[i] == '\\';
+    return i;
+}
+
+static void write_place(const text_level *levels, size_t depth, char *path, size_t size)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < depth && n < size; k++) {
+        const text_level *l = &levels[k];
+        if (l->array)
+            n += (size_t)snprintf(path + n, size - n, "[%zu]", l->index);
+        else if (l->key)
+            n += (size_t)snprintf(path + n, size - n, "%s%.*s", n > 0 ? "." : "", l->key_length,
+                                  l->key);
+    }
+}
+
+/* What the text up to there is in the midst of; nothing where that is deeper than any field. */
+static void find_place(const char *text, size_t length, char *path, size_t size)
+{
+    enum { DEEPEST = 8 };
+    text_level levels[DEEPEST + 1] = {{0}}; /* the first is what is around the value */
+    size_t depth = 0, from = 0, to = 0;     /* of the last string */
+    *path = '\0';
+    for (size_t i = 0; i < length; i++) {
+        text_level *l = &levels[depth];
+        switch (text[i]) {
+        case '"':
+            from = i + 1;
+            i = to = skip_string(text, i, length);
+            break;
+        case ':':
+            l->key = text + from;
+            l->key_length = to > from ? (int)(to - from) : 0;
+            break;
+        case ',':
+            l->key = NULL;
+            l->index++;
+            break;
+        case '{':
+        case '[':
+            if (depth == DEEPEST)
+                return;
+            levels[++depth] = (text_level){.array = text[i] == '['};
+            break;
+        case '}':
+        case ']':
+            if (depth == 0)
+                return;
+            depth--;
+        }
+    }
+    write_place(levels + 1, depth, path, size);
+}
+
 remat_status remat_json_load(const char *text, size_t length, json_t **ret_json, remat_error *error)
 {
+    char place[REMAT_FIELD_SIZE];
     json_error_t where;
     starved = false;
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
@@ -44,14 +112,16 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
         /* jansson does not always say that memory ran out, but then it says nothing. */
         if (where.text[0] == '\0' || json_error_code(&where) == json_error_out_of_memory)
             return remat_fail_memory(error);
+        find_place(text, (size_t)where.position < length ? (size_t)where.position : length, place,
+                   sizeof place);
         if (json_error_code(&where) == json_error_numeric_overflow)
-            return remat_fail(error, REMAT_INVALID, NULL,
+            return remat_fail(error, REMAT_INVALID, place,
                               "line %d, column %d: the number is too large: %s", where.line,
                               where.column, where.text);
         if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
             return remat_fail(error, REMAT_INVALID, NULL,
                               "the body is not JSON: it begins with a byte order mark");
-        return remat_fail(error, REMAT_INVALID, NULL,
+        return remat_fail(error, REMAT_INVALID, place,
                           "the body is not JSON: line %d, column %d: %s", where.line, where.column,
                           where.text);
     }

@@ -98,6 +98,35 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
     return check_rate(rate, field, error);
 }
 
+/* How fast a link is is said in one way. */
+static remat_status check_one_way(const json_t *link, remat_error *error)
+{
+    static const char *const ways[] = {"preset", "bandwidth", "bytes_per_time_unit", "to_host"};
+    const bool to_host = json_object_get(link, "to_host"),
+               to_device = json_object_get(link, "to_device");
+    const char *first = NULL, *second = NULL;
+    char field[REMAT_FIELD_SIZE];
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const bool given = i == 3 ? to_host || to_device : json_object_get(link, ways[i]) != NULL;
+        if (given && first && !second)
+            second = i == 3 && !to_host ? "to_device" : ways[i];
+        first = given && !first ? ways[i] : first;
+    }
+    snprintf(field, sizeof field, "link.%s", second ? second : to_host ? "to_device" : "to_host");
+    if (second)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is too much beside link.%s: link needs one of preset, bandwidth, "
+                          "bytes_per_time_unit, or both to_host and to_device",
+                          field, first);
+    if (to_host != to_device)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is missing: to_host and to_device go together", field);
+    return first ? REMAT_OK
+                 : remat_fail(error, REMAT_INVALID, "link",
+                              "link needs one of preset, bandwidth, bytes_per_time_unit, or both "
+                              "to_host and to_device");
+}
+
 remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
                                remat_link *ret_link, remat_error *error)
 {
@@ -115,13 +144,10 @@ remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
     remat_status status = api_read(json, "link.", rules, sizeof rules / sizeof *rules, error);
     if (status)
         return status;
-    bool each_way = to_host && to_device;
-    if ((preset != NULL) + (bandwidth != NULL) + per_unit.given + each_way != 1 ||
-        (!each_way && (to_host || to_device)))
-        return remat_fail(
-            error, REMAT_INVALID, "link",
-            "link needs one of preset, bandwidth, bytes_per_time_unit, or both to_host "
-            "and to_device");
+    const bool each_way = to_host && to_device;
+    status = check_one_way(json, error);
+    if (status)
+        return status;
     if (bandwidth && !json_is_string(bandwidth))
         return remat_fail(error, REMAT_INVALID, "link.bandwidth",
                           "link.bandwidth must be like \"12GB/s\"");

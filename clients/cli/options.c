@@ -102,7 +102,12 @@ static int take_option(struct cli *cli, const char *option, const char *text)
 /* A preset's name, a bandwidth, bytes per time unit, or the object of the request itself. */
 static int take_link(struct cli *cli, const char *name, const char *text)
 {
-    json_t *json = json_loads(text, JSON_DECODE_ANY, NULL);
+    json_error_t where;
+    json_t *json = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &where);
+    const bool large = !json && json_error_code(&where) == json_error_numeric_overflow;
+    if (large || (!json && strpbrk(text, "{}[]\"")))
+        return cli_usage(cli, "--link is neither a name nor JSON: line %d, column %d: %s",
+                         where.line, where.column, where.text);
     json_decref(cli->link);
     if (json_is_object(json))
         cli->link = json;

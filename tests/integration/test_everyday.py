@@ -419,6 +419,12 @@ def test_what_was_meant(tmp_path):
         assert done.returncode == 3 and "did you mean resnet50?" in done.stderr
 
 
+def test_a_link_that_is_no_json():
+    for link, said in (('{"bandwidth": "1GB/s",}', "neither a name nor JSON: line 1, column 23"), ('{"latency": 1, "latency": 2}', "duplicate object key"),
+                       ('{"bytes_per_time_unit": NaN}', "invalid token near 'NaN'"), ("1e400", "real number overflow")):
+        assert said in remat(None, "solve", "--local", "-b", "60%", "--link", link, CHAIN, code=2), link
+
+
 def test_a_unit_apart_is_a_unit(tmp_path):
     joined = json.loads(remat(None, "solve", "--local", "--json", "-b", "6GiB", "--reserved", "400MiB", CHAIN))
     for words in (["-b", "6", "GiB", "--reserved", "400", "MiB"], ["--budget", "6", "gib", "--reserved", "400", "MiB"]):

@@ -113,8 +113,11 @@ def test_wrong_links(rematd):
     bare = ask(rematd, summary["profile_id"], "50%", solver="pofo")
     assert bare.status == 422 and bare.json["field"] == "link"
     for link, field in (({}, "link"), ({"preset": "floppy"}, "link.preset"), ({"bandwidth": "fast"}, "link.bandwidth"),
-                        ({"bytes_per_time_unit": -1}, "link.bytes_per_time_unit"), ({"to_host": 3}, "link"),
-                        ({"preset": "pcie3-x16", "bandwidth": "1GB/s"}, "link"), ({"speed": 3}, "link.speed"),
+                        ({"bytes_per_time_unit": -1}, "link.bytes_per_time_unit"), ({"to_host": 3}, "link.to_device"),
+                        ({"to_device": 3}, "link.to_host"), ({"latency": 3}, "link"),
+                        ({"preset": "pcie3-x16", "bandwidth": "1GB/s"}, "link.bandwidth"), ({"speed": 3}, "link.speed"),
+                        ({"bandwidth": "1GB/s", "to_host": 1, "to_device": 2}, "link.to_host"),
+                        ({"bytes_per_time_unit": 1, "to_device": 2}, "link.to_device"),
                         ({"bytes_per_time_unit": 5e-324}, "link.bytes_per_time_unit"),
                         ({"bytes_per_time_unit": 1e-300}, "link.bytes_per_time_unit"),
                         ({"to_host": 1e-300, "to_device": 1}, "link.to_host"),
@@ -134,6 +137,15 @@ def test_wrong_links(rematd):
     units = profile("join-4-10-12")
     answer = rematd.post("/v1/schedules", {"profile": units, "budget": 30, "link": {"preset": "pcie3-x16"}})
     assert answer.status == 400 and "units" in answer.json["detail"]
+
+
+def test_a_text_that_is_not_json_is_named_where_it_ends(rematd):
+    for body, field in (('{"budget": 1, "link": {"latency": 1, "bytes_per_time_unit": 1e400}}', "link.bytes_per_time_unit"),
+                        ('{"link": {"a": {"b, [{": [1, 2]}, "to_host": NaN}}', "link.to_host"),
+                        ('{"profile": {"nodes": [{"id": "\\"}"}, {"forward_time": 1e999}]}}', "profile.nodes[1].forward_time"),
+                        ('{"link": {"latency": 1}', "link"), ('[' * 20 + "NaN", None), ("{]", None)):
+        answer = rematd.post("/v1/schedules", body.encode(), check=False)
+        assert answer.status == 400 and answer.json.get("field") == field, (body, answer.body)
 
 
 def test_a_curve_with_a_link(rematd):
