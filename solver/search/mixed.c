@@ -40,6 +40,8 @@ enum {
     FAR = 30,
     FEW = 60,
     FEWER = 24,
+    TINY = 12,
+    TINY_WORK = 4000, /* of the first round, by operations */
     SMALL = 128,
     LONG = 500
 };
@@ -285,6 +287,7 @@ typedef struct mixing {
     size_t seeds;
     uint32_t alignment;
     bool thorough;
+    uint32_t round;
     mixer mixers[SEEDS];
 } mixing;
 
@@ -298,7 +301,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
     bool *ran = calloc(n, sizeof *ran);
     *m = (mixer){.t = &m->own,
                  .host = x->host,
-                 .random = UINT64_C(0x9E3779B97F4A7C15) * (index + 1),
+                 .random = UINT64_C(0x9E3779B97F4A7C15) * (x->round * SEEDS + index + 1),
                  .turned = NONE,
                  .best_time = INFINITY,
                  .enough = x->enough,
@@ -331,24 +334,54 @@ static void run_seed(void *context, size_t index, unsigned worker)
         anneal(m);
 }
 
-static remat_status take_best(mixing *x, size_t seeds, remat_operations *ret_list,
-                              remat_error *error)
+/* The best list of all seeds instead of *list where it takes less than *time. */
+static remat_status take_best(mixing *x, double *time, remat_operations *list, remat_error *error)
 {
     mixer *best = NULL;
-    for (size_t i = 0; i < seeds; i++)
-        if (x->mixers[i].best_time < INFINITY &&
-            (!best || x->mixers[i].best_time < best->best_time))
+    for (size_t i = 0; i < x->seeds; i++)
+        if (x->mixers[i].best_time < (best ? best->best_time : *time))
             best = &x->mixers[i];
-    if (remat_host_cancelled(x->host) && !(best && remat_host_late(x->host)))
+    if (remat_host_cancelled(x->host) && !((best || *time < INFINITY) && remat_host_late(x->host)))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
-    for (size_t i = 0; i < seeds; i++)
+    for (size_t i = 0; i < x->seeds; i++)
         if (x->mixers[i].status)
             return remat_fail_memory(error);
     if (!best)
         return REMAT_OK;
+    *time = best->best_time;
+    remat_operations_clear(list);
     for (uint32_t v = 0; v < best->t->n; v++)
         mixed_set_way(best->t, v, best->best_ways[v]);
-    return mixed_write_list(best, &best->best, ret_list, error);
+    return mixed_write_list(best, &best->best, list, error);
+}
+
+static remat_status run_round(mixing *x, double *time, remat_operations *list, remat_error *error)
+{
+    remat_host_parallel_for(x->host, x->seeds, run_seed, x);
+    const remat_status status = take_best(x, time, list, error);
+    for (size_t i = 0; i < x->seeds; i++)
+        mixer_clear(&x->mixers[i]);
+    x->round++;
+    return status;
+}
+
+/* Of a tiny graph most seeds find all there is at once: rounds of ever more work, until one finds
+ * nothing better. */
+static remat_status run_rounds(mixing *x, remat_operations *list, remat_error *error)
+{
+    const uint64_t most = x->limit, first = (uint64_t)TINY_WORK * x->start->length;
+    double time = INFINITY, before;
+    remat_status status;
+    x->limit = x->profile->n_nodes <= TINY && first < most ? first : most;
+    do {
+        before = time;
+        status = run_round(x, &time, list, error);
+        const bool last = x->limit == most || time <= x->enough || remat_host_cancelled(x->host);
+        x->limit = 4 * x->limit < most ? 4 * x->limit : most;
+        if (last)
+            break;
+    } while (!status && (x->round < 2 || time < before * (1 - 1e-9)));
+    return status;
 }
 
 /* Items passed over by one seed: at least these, and so many for each operation of the list. */
@@ -387,10 +420,7 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                            seeds,
                   .alignment = alignment,
                   .thorough = effort == REMAT_THOROUGH};
-    remat_host_parallel_for(host, seeds, run_seed, x);
-    const remat_status status = take_best(x, seeds, ret_list, error);
-    for (size_t i = 0; i < seeds; i++)
-        mixer_clear(&x->mixers[i]);
+    const remat_status status = run_rounds(x, ret_list, error);
     free(x);
     return status;
 }
