@@ -3,61 +3,7 @@
 #include "answer/over_link.h"
 
 #include "answer/part.h"
-#include "model/arrays.h"
 #include "model/lists.h"
-#include "search/mixed.h"
-
-struct answer_mix_made {
-    remat_operations start, found;
-    uint64_t budget;
-    remat_effort effort;
-};
-
-void answer_mixed_clear(answer_mixed *mixed)
-{
-    for (size_t i = 0; i < mixed->n; i++) {
-        remat_operations_clear(&mixed->items[i].start);
-        remat_operations_clear(&mixed->items[i].found);
-    }
-    free(mixed->items);
-    *mixed = (answer_mixed){0};
-}
-
-static const struct answer_mix_made *find_made(const answer_wish *w, const remat_operations *start,
-                                               uint64_t budget)
-{
-    for (size_t i = 0; i < w->mixed->n; i++) {
-        const struct answer_mix_made *one = &w->mixed->items[i];
-        if (one->budget == budget && one->effort == w->effort &&
-            model_same_list(&one->start, start))
-            return one;
-    }
-    return NULL;
-}
-
-/* Several ways lead to the same list, and one search from it is enough. */
-static remat_status mix_once(const answer_wish *w, const remat_operations *start, uint64_t budget,
-                             remat_operations *ret_list, remat_error *error)
-{
-    answer_mixed *mixed = w->mixed;
-    const struct answer_mix_made *known = find_made(w, start, budget);
-    if (known)
-        return model_copy_list(&known->found, ret_list) ? remat_fail_memory(error) : REMAT_OK;
-    struct answer_mix_made made = {.budget = budget, .effort = w->effort};
-    remat_status status =
-        remat_mix(w->problem->profile, w->problem->link, start, budget, w->alignment, w->effort,
-                  w->over_link, w->host, &made.found, error);
-    if (!status && (model_copy_list(start, &made.start) || model_copy_list(&made.found, ret_list) ||
-                    !model_reserve(&mixed->items, &mixed->capacity, mixed->n + 1, sizeof made)))
-        status = remat_fail_memory(error);
-    if (!status) {
-        mixed->items[mixed->n++] = made;
-        return REMAT_OK;
-    }
-    remat_operations_clear(&made.start);
-    remat_operations_clear(&made.found);
-    return status;
-}
 
 /* A list of the mixed search, judged. What addresses need beside the peak is asked of the search as
  * a smaller budget, a little at a time. */
@@ -68,7 +14,11 @@ static remat_status mix_within(const answer_wish *w, const remat_operations *sta
     remat_status status = REMAT_INFEASIBLE;
     for (uint64_t k = 0; k < TRIES && status == REMAT_INFEASIBLE; k++) {
         remat_operations list = {0};
-        status = mix_once(w, start, w->budget - w->budget / 200 * k, &list, error);
+        const answer_search search = {.start = start,
+                                      .budget = w->budget - w->budget / 200 * k,
+                                      .bound = w->over_link,
+                                      .over_link = true};
+        status = answer_search_once(w, &search, &list, error);
         if (!status && list.length == 0)
             return REMAT_INFEASIBLE;
         if (!status)

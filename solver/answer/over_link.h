@@ -9,8 +9,6 @@
 remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish *asked,
                              remat_schedule *ret_schedule, remat_error *error);
 
-void answer_mixed_clear(answer_mixed *mixed);
-
 /* Searches over the link from the best list so far, or from the smallest there is where none fits;
  * then from the best of those that offload. *best becomes what is faster. Nothing found is no
  * failure. */

@@ -301,10 +301,9 @@ static remat_status improve_list(const answer_wish *w, const remat_operations *s
         return REMAT_OK;
     remat_schedule other = {0};
     remat_operations list = {0};
-    const uint32_t in_flight = w->problem->in_flight > 1 ? w->problem->in_flight : 1;
-    remat_status status =
-        remat_improve(w->problem->profile, start, w->budget, in_flight, w->alignment, given,
-                      w->effort, w->series, w->bound, w->host, &list, error);
+    const answer_search search = {
+        .start = start, .budget = w->budget, .bound = w->bound, .given = given};
+    remat_status status = answer_search_once(w, &search, &list, error);
     if (!status)
         status = answer_take(w, &list, &other, error);
     if (!status)
@@ -776,9 +775,9 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       const remat_host *host, remat_schedule *ret_schedule,
                                       remat_error *error)
 {
-    answer_mixed mixed = {0};
-    const answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0, &mixed};
+    answer_searches searches = {0};
+    const answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0, &searches};
     const remat_status status = answer_schedule(portfolio, &w, ret_schedule, error);
-    answer_mixed_clear(&mixed);
+    answer_searches_clear(&searches);
     return status;
 }

@@ -7,11 +7,11 @@
 
 enum { ANSWER_NAMED_NODES = 24 }; /* up to so many a second more at most was seen */
 
-/* The searches over the link for one answer: what each began with and found. {0} is none yet. */
-typedef struct answer_mixed {
-    struct answer_mix_made *items;
+/* The searches for one answer: what each was asked and found. {0} is none yet. */
+typedef struct answer_searches {
+    struct answer_searched *items;
     size_t n, capacity;
-} answer_mixed;
+} answer_searches;
 
 typedef struct answer_wish {
     const remat_problem *problem;
@@ -22,8 +22,24 @@ typedef struct answer_wish {
     double bound;
     double over_link; /* no schedule takes less, with copies and without; 0: nothing is known */
     uint32_t series;  /* of the random numbers of remat_improve */
-    answer_mixed *mixed;
+    answer_searches *searches;
 } answer_wish;
+
+/* What a search is asked beside a wish's effort and series. */
+typedef struct answer_search {
+    const remat_operations *start; /* NULL: from nothing */
+    uint64_t budget;
+    double bound;
+    bool over_link; /* remat_mix; else remat_improve */
+    bool given;
+} answer_search;
+
+/* Several ways lead to the same search, and it is made once. Statuses and *ret_list are those of
+ * remat_improve and remat_mix. */
+remat_status answer_search_once(const answer_wish *wish, const answer_search *search,
+                                remat_operations *ret_list, remat_error *error);
+
+void answer_searches_clear(answer_searches *searches);
 
 bool answer_link_moves(const remat_link *link); /* NULL: it does not */
 
