@@ -196,9 +196,9 @@ static void wrong_links_are_refused(void **state)
     static const char *const bad[][2] = {
         {"{}", "link"},
         {"[]", "link"},
-        {"{\"bandwidth\": \"12GB/s\", \"bytes_per_time_unit\": 2}", "link"},
-        {"{\"to_host\": 1}", "link"},
-        {"{\"to_host\": 1, \"bandwidth\": \"12GB/s\"}", "link"},
+        {"{\"bandwidth\": \"12GB/s\", \"bytes_per_time_unit\": 2}", "link.bytes_per_time_unit"},
+        {"{\"to_host\": 1}", "link.to_device"},
+        {"{\"to_host\": 1, \"bandwidth\": \"12GB/s\"}", "link.to_host"},
         {"{\"bandwidth\": 12}", "link.bandwidth"},
         {"{\"bandwidth\": \"12GB\"}", "link.bandwidth"},
         {"{\"bandwidth\": \"12GB/h\"}", "link.bandwidth"},
