@@ -86,6 +86,7 @@ class Backend:
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
         self.traced: Counter[int] = Counter()  # the same: how often
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
+        self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.calls: List[Piece] = []  # of the latest step of what fit made
         self.breaks: List[str] = []
         self.__name__ = "remat"
@@ -116,9 +117,11 @@ class Backend:
             from torch._inductor.decomposition import select_decomp_table
 
             return compiler(decompositions=select_decomp_table())(module, example)
-        with _own_autocast(module), _undivided():
-            compiled = compiler()(module, example)
-        return graph.connected(compiled)
+        try:
+            with _own_autocast(module), _undivided():
+                return graph.connected(compiler()(module, example))
+        except AssertionError as error:  # such as bytes of a parameter that are written through another tensor
+            raise CaptureError(f"AOTAutograd cannot compile a graph of these inputs: {error}") from error
 
     def _by_inputs(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         """A plan for each kind of inputs that comes, of the latest ones: shapes, where the graph holds for many of them (after the second
@@ -133,7 +136,7 @@ class Backend:
             compiled[key] = self._compile(module, args), self.pieces[before:]
 
         def run(*args: Any) -> Any:
-            key = _kind(args)
+            key = _kind(args, frame in self.writes)
             if key not in compiled:
                 for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
                     self.pieces.remove(gone)
@@ -144,7 +147,7 @@ class Backend:
 
         given = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]  # sizes of a view's base may be left open, too
         if not any(isinstance(size, torch.SymInt) for v in given for t in (v, getattr(v, "_base", None)) for size in getattr(t, "shape", [t])):
-            compile_as(_kind(example), module, example)
+            compile_as(_kind(example, False), module, example)
         return run
 
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
@@ -253,9 +256,7 @@ class Backend:
         if isinstance(self.budget, int) and not self.divided:
             before = [piece.takes().held for piece in self.frames() if piece.frame < self.frame]
             return max(1, self.budget - sum(before))
-        if self.budget != "auto":
-            return self.budget
-        return auto_budget(None, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        return self.budget if self.budget != "auto" else auto_budget(None, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def auto_budget(model: Optional[torch.nn.Module], device: torch.device) -> int:
@@ -308,6 +309,8 @@ class _Graph:
     def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
         owner = self.owner
         facts = _facts(sys._getframe(1))
+        if any(info.mutates_data for info in facts.input_info):
+            owner.writes.add(owner.frame)
         if owner.inner is None:
             joint.shorten(module.graph)
             joint.drop_updates(module.graph, self._updated_parameters(facts))
@@ -421,6 +424,7 @@ class _Graph:
         return _boxed(module) if self.parts is None else handover.backward_of(self.parts, self.shapes, self._none)
 
     def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        self.owner.writes.add(self.owner.frame)
         return _inductor(module, example, False, True) if self.owner.inner else _boxed(module)
 
     def connected(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -447,23 +451,22 @@ def _settled(module: torch.fx.GraphModule, graph: torch.fx.Graph, args: Sequence
     return torch.fx.GraphModule(module, graph)
 
 
-def _kind(args: Sequence[Any]) -> Tuple[Any, ...]:
-    """Of the arguments of a graph: which want gradients, shapes (of parameters Dynamo guards them), and how far apart those are that lie in the same bytes."""
+def _kind(args: Sequence[Any], places: bool) -> Tuple[Any, ...]:
+    """Of the arguments of a graph: which want gradients, shapes (of parameters Dynamo guards them), and how far apart those are that lie in the same bytes;
+    places: and where, for AOTAutograd takes what is written out of one tensor of all these bytes."""
     key: List[Any] = []
-    there: Dict[int, List[Tuple[int, int, int]]] = {}
+    there: Dict[int, List[Tuple[int, int, int]]] = {}  # by storage; of parameters by its complement
     for i, value in enumerate(args):
-        if not isinstance(value, torch.Tensor):
-            key.append(value)
-        elif isinstance(value, torch.nn.Parameter):
-            key.append(value.requires_grad)
-        elif value.layout != torch.strided or is_traceable_wrapper_subclass(value):
-            key.append((value.shape, value.dtype, value.requires_grad))
-        else:
-            key.append((value.shape, value.stride(), value.dtype, value.requires_grad))
-            begin = value.storage_offset() * value.element_size()
-            end, others = begin + joint.span(value), there.setdefault(value.untyped_storage()._cdata, [])
-            key += [(i, j, begin - first) for j, first, last in others if first < end and begin < last]
-            others.append((i, begin, end))
+        strided = isinstance(value, torch.Tensor) and value.layout == torch.strided and not is_traceable_wrapper_subclass(value)
+        is_parameter, is_tensor = isinstance(value, torch.nn.Parameter), isinstance(value, torch.Tensor)
+        key.append(value if not is_tensor else value.requires_grad if is_parameter else
+                   (value.shape, strided and value.stride(), value.dtype, value.requires_grad))
+        if strided:
+            begin, storage = value.storage_offset() * value.element_size(), value.untyped_storage()._cdata
+            end = begin + joint.span(value)
+            others = [*there.get(storage, ()), *(() if is_parameter else there.get(~storage, ()))]  # many parameters may lie in one
+            key += [(i, j, begin - first, value is args[j], places and begin) for j, first, last in others if first < end and begin < last]
+            there.setdefault(~storage if is_parameter else storage, []).append((i, begin, end))
     return tuple(key)
 
 

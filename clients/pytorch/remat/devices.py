@@ -173,9 +173,7 @@ def _flops(node: fx.Node) -> float:
         once = 2.0 * q.shape[:3].numel() * k.shape[2] * (q.shape[3] + v.shape[3])
         return 2.5 * once if backward else once
     packet = getattr(node.target, "overloadpacket", None)
-    if packet not in flop_registry:
-        return 0.0
-    return float(flop_registry[packet](*args, **kwargs, out_val=node.meta.get("val")))
+    return float(flop_registry[packet](*args, **kwargs, out_val=node.meta.get("val"))) if packet in flop_registry else 0.0
 
 
 def costs(device: Device, operations: List[Any], first_backward: int) -> Dict[str, Tuple[float, int]]:

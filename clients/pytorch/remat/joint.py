@@ -180,9 +180,7 @@ def is_view_of(node: fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not node.all_input_nodes:
         return False
-    if schema.name in _VIEWS:
-        return True
-    return any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    return schema.name in _VIEWS or any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
 
 
 def is_random(node: fx.Node) -> bool:

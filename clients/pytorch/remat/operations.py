@@ -18,6 +18,7 @@ from .client import Cache
 from .errors import CaptureError
 from .joint import Cost, Joint, name_of
 from .memory import Recorder
+from .tensors import tensors_of
 
 LONG = 0.2  # seconds, from which an operation is timed once
 BANDWIDTH = 5e3  # bytes a microsecond, of an operation that cannot run on numbers like these
@@ -58,8 +59,7 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
         for key, node in nodes.items():
             try:
                 run = _runner(node, module)
-                result = run()  # the first one's caches are not the operation's
-                del result
+                run()  # the first one's caches are not the operation's
                 recorder.mark()
                 result = run()
                 recorder.mark()
@@ -112,7 +112,7 @@ def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
     args, kwargs = tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}
     args = traced.evenly(name_of(node), args)
     run = lambda: node.target(*args, **kwargs)  # noqa: E731
-    run.inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]  # type: ignore[attr-defined]
+    run.inputs = tensors_of((args, kwargs))  # type: ignore[attr-defined]
     return run
 
 
@@ -139,8 +139,7 @@ def _like(fake: torch.Tensor, generators: Dict[torch.device, torch.Generator]) -
 
 def _own(result: Any, run: Any) -> int:
     there = {t.untyped_storage().data_ptr() for t in run.inputs}
-    made = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
-    parts = [p for t in made for p in ((t._indices(), t._values()) if t.layout == torch.sparse_coo else (t,))]
+    parts = [p for t in tensors_of(result) for p in ((t._indices(), t._values()) if t.layout == torch.sparse_coo else (t,))]
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
     return sum(size for place, size in storages.items() if place not in there)
 

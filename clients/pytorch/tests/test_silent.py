@@ -387,6 +387,47 @@ def test_an_input_that_is_written(server):
     cases.compare_inputs(model, plain)
 
 
+class Writes(nn.Module):
+    """Writes both its inputs, and a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.weight = nn.Linear(16, 16), nn.Parameter(torch.randn(64, 16))
+        self.register_buffer("level", torch.randn(64, 16))
+
+    def forward(self, x, y):
+        self.level.mul_(0.9)
+        y.mul_(0.5)
+        inner = self.inner(x.clone())
+        x.add_(1)
+        return inner * inner + y + self.level + self.weight
+
+
+def test_inputs_that_lie_in_the_same_bytes_and_are_written(server):
+    """AOTAutograd takes them out of one tensor, at the places where they were when it compiled."""
+    model = Writes()
+    plain, held = copy.deepcopy(model), torch.randn(80, 16)
+    remat.fit(model, (torch.randn(64, 16), torch.randn(64, 16)), "1MiB", server=server)
+
+    def trained(each, x, y):
+        whole = held.clone().view(-1)
+        x, y = (whole.as_strided((64, 16), (16, 1), at) if isinstance(at, int) else at(each) for at in (x, y))
+        each.zero_grad()
+        result = each(x, y)
+        loss_of(result).backward()
+        return [result.detach(), whole, each.level, *(p.grad for p in each.parameters())]
+
+    def own(each):
+        return torch.ones(64, 16)
+
+    for x, y in ((0, 8), (8, 16), (0, 8), (0, 16), (16, 0), (own, lambda each: each.level), (own, own), (own, lambda each: each.level.view(-1).view(64, 16)),
+                 (lambda each: each.level, own), (0, own)):
+        assert_same(trained(model, x, y), trained(plain, x, y))
+    for same in (lambda each: each.weight.data, lambda each: each.weight.detach()):
+        with pytest.raises(remat.CaptureError, match="AOTAutograd cannot compile"):
+            trained(model, same, own)
+
+
 def test_forward_mode_runs_plainly(server):
     model, (x,) = mlp()
     plain = copy.deepcopy(model)
