@@ -502,7 +502,7 @@ def test_bad_configs_name_their_field(rematd, change, field, says):
     assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
 
 
-def test_bad_files_say_what_is_wrong(write):
+def test_bad_files_say_what_is_wrong(write):  # noqa: F811
     words = ["--batch", "1", "--device", "h200", "--no-sweep"]
     without = {k: QWEN3[k] for k in QWEN3 if k != "model_type"}
     assert problem("plan", write("config.json", without), *words, code=INPUT)["field"] == "config.model_type"
