@@ -75,6 +75,14 @@ static int print(struct cli *cli, const json_t *answer, const char *text)
             putchar('\n');
         print_solver(cli, json_array_get(list, i));
     }
+    const json_t *links = json_object_get(answer, "links");
+    for (size_t i = 0; i < json_array_size(links) && !done; i++) {
+        const json_t *link = json_array_get(links, i);
+        printf("%s--link %s  ", i > 0 ? "" : "\n", json_get_text(link, "preset"));
+        text_safe(stdout, json_get_text(link, "summary"));
+        printf(" (%g GB/s each way)\n",
+               json_number_value(json_object_get(link, "bytes_per_second")) / 1e9);
+    }
     return CLI_OK;
 }
 

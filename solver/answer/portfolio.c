@@ -431,13 +431,16 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
 {
     remat_schedule found = {0};
     const remat_host host = remat_host_quiet(asked->host);
+    const bool linked = answer_link_moves(asked->problem->link);
     answer_wish w = *asked;
     w.host = &host;
     w.budget = budget;
-    w.bound = 0;
-    remat_status status = find_exactly(p, &w, &found, error);
+    w.bound = w.over_link = 0;
+    w.effort = linked ? REMAT_QUICK : w.effort;
+    remat_status status =
+        linked ? answer_mix(p, &w, &found, error) : find_exactly(p, &w, &found, error);
     *ret_none = w.bound == INFINITY;
-    if (!status && !found.solver && !*ret_none)
+    if (!status && !found.solver && !*ret_none && !linked)
         status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
     *ret_found = found.solver != NULL;
     remat_schedule_clear(&found);
@@ -461,7 +464,8 @@ static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, u
                                uint64_t *enough, remat_error *error)
 {
     enum { CLOSE = 500 }; /* a part of it */
-    uint64_t low = *floor > w->budget + 1 ? *floor - 1 : w->budget, high = *enough;
+    const bool proven = !answer_link_moves(w->problem->link) || w->over_link == INFINITY;
+    uint64_t low = proven && *floor > w->budget + 1 ? *floor - 1 : w->budget, high = *enough;
     remat_status status = REMAT_OK;
     for (int k = halvings_of(w->problem->profile);
          k > 0 && !status && (high - low) > 1 + high / CLOSE; k--) {
@@ -488,7 +492,7 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
         floor = budget + 1;
     remat_status status =
         remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
-    if (!status && enough > budget && !answer_link_moves(problem->link))
+    if (!status && enough > budget)
         status = halve_down(p, w, &floor, &enough, error);
     if (status)
         return status;

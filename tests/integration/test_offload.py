@@ -67,6 +67,20 @@ def test_the_link_carries_what_is_dear_to_make_again(rematd, name, percent, most
     assert replay(rematd, answer.json)["valid"]
 
 
+@pytest.mark.parametrize("solver", ["auto", "offload-greedy", "offload-all"])
+@pytest.mark.parametrize("layout", [True, False])
+def test_a_refusal_over_a_link_names_what_is_served(rematd, solver, layout):
+    """Once the peak of storing everything, or what does without the link."""
+    summary = rematd.push("unet.flops")
+    more = {"link": {"preset": "pcie3-x16"}, "layout": layout, "wait": 60}
+    least = ask(rematd, summary["profile_id"], 1, solver=solver, **more).json["minimum_budget"]
+    answer = ask(rematd, summary["profile_id"], least, solver=solver, **more)
+    assert answer.status == 200 and replay(rematd, answer.json)["valid"]
+    assert least < summary["store_all"]["peak"] // 3
+    without = ask(rematd, summary["profile_id"], 1, layout=layout, wait=60).json["minimum_budget"]
+    assert solver != "auto" or least <= without
+
+
 def test_links_are_part_of_the_question(rematd):
     summary = rematd.push("resnet50.cpu.chain")
     budget = summary["store_all"]["peak"] * 2 // 5

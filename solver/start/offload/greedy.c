@@ -139,12 +139,18 @@ static remat_status trace(void *context, size_t index, remat_operations *operati
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;
 }
 
-/* Least budget that suffices when everything moves, to one part in a million. */
-static remat_status find_low(family *f, remat_error *error)
+/* Least budget that suffices when everything moves, to one part in a million; where that is more
+ * than is asked for, the highest too: a refusal tells it. peak: of storing everything. */
+static remat_status find_low(family *f, uint64_t peak, remat_error *error)
 {
     uint64_t low = 0, high = f->high;
     remat_operations operations = {0};
     remat_status status = offload_place(f->placing, NULL, high, &operations);
+    const bool beyond = status == REMAT_INFEASIBLE;
+    if (beyond) {
+        low = high;
+        high = peak;
+    }
     for (int k = 0; k < SEARCH_STEPS && low + high / 1000000 < high; k++) {
         uint64_t middle = low + (high - low) / 2;
         operations.length = 0;
@@ -158,6 +164,7 @@ static remat_status find_low(family *f, remat_error *error)
     }
     remat_operations_clear(&operations);
     f->low = high;
+    f->high = beyond ? high : f->high;
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : REMAT_OK;
 }
 
@@ -182,7 +189,8 @@ static remat_status offer_placed(const remat_problem *problem, const offload_pla
     bool whole = f.high <= problem->max_budget;
     remat_sink_bind(sink, whole ? f.high : problem->max_budget,
                     whole ? UINT64_MAX : problem->max_budget);
-    f.high = whole ? f.high : problem->max_budget;
+    const uint64_t peak = f.high;
+    f.high = whole ? peak : problem->max_budget;
     f.order = greedy ? malloc((placing->n_spans + 1) * sizeof *f.order) : NULL;
     if (greedy && !f.order)
         return remat_fail_memory(error);
@@ -191,7 +199,7 @@ static remat_status offer_placed(const remat_problem *problem, const offload_pla
     if (greedy && placing->n_spans > 0)
         qsort(f.order, placing->n_spans, sizeof *f.order, by_benefit);
     size_t parts = greedy ? PREFIXES + 1 : 1;
-    remat_status status = find_low(&f, error);
+    remat_status status = find_low(&f, peak, error);
     if (!status)
         status = remat_offer_lists(sink, f.n_budgets * parts, trace, &f, error);
     free(f.order);
