@@ -107,30 +107,23 @@ remat_status answer_find_bound(const remat_portfolio *p, const remat_problem *pr
 }
 
 remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budget,
-                                    double *ret_bound, remat_error *error)
+                                    double *ret_bound, uint64_t *ret_room, remat_error *error)
 {
     const remat_profile *profile = problem->profile;
     bound_moments *moments = NULL;
-    *ret_bound = remat_store_all_makespan(profile);
+    *ret_room = 0;
+    if (ret_bound)
+        *ret_bound = remat_store_all_makespan(profile);
     if (profile->n_nodes > REMAT_LARGE_NODES)
         return REMAT_OK;
     remat_status status = bound_moments_new(profile, &moments, error);
     if (!status)
-        *ret_bound = fmax(*ret_bound, bound_moments_over_link(moments, problem->link, budget));
-    bound_moments_free(moments);
-    return status;
-}
-
-remat_status answer_find_link_floor(const remat_profile *profile, uint64_t *ret_bytes,
-                                    remat_error *error)
-{
-    bound_moments *moments = NULL;
-    *ret_bytes = 0;
-    if (profile->n_nodes > REMAT_LARGE_NODES)
-        return REMAT_OK;
-    remat_status status = bound_moments_new(profile, &moments, error);
-    if (!status)
-        *ret_bytes = (uint64_t)bound_moments_least_room(moments);
+        *ret_room = (uint64_t)bound_moments_least_room(moments);
+    if (!status && ret_bound)
+        *ret_bound =
+            *ret_room > budget
+                ? INFINITY
+                : fmax(*ret_bound, bound_moments_over_link(moments, problem->link, budget));
     bound_moments_free(moments);
     return status;
 }

@@ -12,12 +12,9 @@ remat_status answer_find_bound(const remat_portfolio *portfolio, const remat_pro
                                uint64_t budget, double *ret_bound, bound_moments **ret_moments,
                                remat_error *error);
 
-/* The same over the problem's link, of every schedule. */
+/* The same over the problem's link, of every schedule; INFINITY: none fits. *ret_room: bytes below
+ * which none does, with O and P or without; 0: too many nodes to look. ret_bound may be NULL. */
 remat_status answer_find_link_bound(const remat_problem *problem, uint64_t budget,
-                                    double *ret_bound, remat_error *error);
-
-/* Bytes below which no schedule fits, with O and P or without; 0: too many nodes to look. */
-remat_status answer_find_link_floor(const remat_profile *profile, uint64_t *ret_bytes,
-                                    remat_error *error);
+                                    double *ret_bound, uint64_t *ret_room, remat_error *error);
 
 #endif

@@ -101,7 +101,7 @@ static remat_status is_refused(const remat_problem *problem, bool *ret_refused, 
     remat_floor floor = {0};
     remat_status status = REMAT_OK;
     if (profile->kind != REMAT_CHAIN && !profile->joint && profile->n_nodes > SOME_NODES)
-        status = problem->link ? answer_find_link_floor(profile, &floor.bytes, error)
+        status = problem->link ? answer_find_link_bound(problem, 0, NULL, &floor.bytes, error)
                                : remat_find_floor(profile, &floor, error);
     *ret_refused = floor.bytes > problem->max_budget;
     return status;
@@ -733,14 +733,10 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
     const bool linked = portfolio->improved && answer_link_moves(problem->link);
     uint64_t room = 0;
     remat_status status =
-        linked ? answer_find_link_floor(problem->profile, &room, &refusal) : REMAT_OK;
+        linked ? answer_find_link_bound(problem, budget, &w.over_link, &room, &refusal) : REMAT_OK;
     const bool refused = room > budget;
-    if (refused) {
+    if (refused)
         f.floor.bytes = room;
-        w.over_link = INFINITY;
-    }
-    if (!status && linked && !refused)
-        status = answer_find_link_bound(problem, budget, &w.over_link, &refusal);
     if (!status && !refused)
         status = find(portfolio, &w, &f, &refusal);
     if (!status && portfolio->improved && f.floor.bytes <= budget &&

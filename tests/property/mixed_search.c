@@ -115,8 +115,7 @@ static void check_profile(dice *d, const remat_profile *profile, bool lists, uns
     const remat_problem problem = {.profile = profile, .link = &link, .max_budget = budget};
     double best = INFINITY, bound;
     uint64_t floor;
-    assert_int_equal(answer_find_link_bound(&problem, budget, &bound, NULL), REMAT_OK);
-    assert_int_equal(answer_find_link_floor(profile, &floor, NULL), REMAT_OK);
+    assert_int_equal(answer_find_link_bound(&problem, budget, &bound, &floor, NULL), REMAT_OK);
     for (int i = 0; lists && i < LISTS; i++) {
         remat_operations list = random_whole_list(d, profile, true);
         naive_verdict verdict = judge(profile, &list, &link);
