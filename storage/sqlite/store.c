@@ -302,9 +302,16 @@ static void keep_room(const sqlite_store *store)
                           ROOM); /* where there is none to keep, none is kept */
 }
 
+/* Where it fails the file stays longer, which does no harm. */
+static void shorten(int file, off_t size)
+{
+    if (ftruncate(file, size))
+        return;
+}
+
 static void make_room(remat_store *base)
 {
-    (void)ftruncate(((sqlite_store *)base)->lock_file, 0);
+    shorten(((sqlite_store *)base)->lock_file, 0);
 }
 
 /* Behind what is kept. A small write may find pages that are there already: only this sees what
@@ -313,7 +320,7 @@ static remat_status probe_room(remat_store *base, remat_error *error)
 {
     const int file = ((sqlite_store *)base)->lock_file;
     const int failure = posix_fallocate(file, ROOM, ROOM);
-    (void)ftruncate(file, ROOM);
+    shorten(file, ROOM);
     if (failure == EROFS || failure == EIO) /* SQLite would not say which of the two */
         return remat_fail(error, REMAT_IO, NULL, "cannot write %s: %s", base->name,
                           strerror(failure));
