@@ -103,11 +103,9 @@ def _in_a_step(entry: Device, device: torch.device) -> float:
 
 def _slow_down(entry: Device, times: float) -> None:
     entry["launch_seconds"] *= times
-    for kinds in (entry["efficiency"], entry["operators"]):
-        for ways in kinds.values():
-            for points in ways.values():
-                for point in points:
-                    point[1] = max(point[1] / times, 1e-9)
+    for ways in (*entry["efficiency"].values(), *entry["operators"].values()):
+        for point in (point for points in ways.values() for point in points):
+            point[1] = max(point[1] / times, 1e-9)
 
 
 def _time(run: Callable[[], Any], device: torch.device) -> float:
@@ -129,9 +127,7 @@ def _steady(points: List[List[float]], peak: float) -> List[List[float]]:
     """Fractions of a peak, over sizes that increase; larger kernels take no less time than smaller ones."""
     found: List[List[float]] = []
     for size, rate in sorted(points):
-        fraction = rate / peak
-        if found:
-            fraction = min(fraction, size * found[-1][1] / found[-1][0])
+        fraction = min(rate / peak, size * found[-1][1] / found[-1][0] if found else rate / peak)
         if not found or size > found[-1][0]:
             found.append([size, max(fraction, 2e-9)])
     return found
@@ -211,8 +207,7 @@ def _pooling(device: torch.device) -> Iterator[Case]:
 
 def _gather(device: torch.device) -> Iterator[Case]:
     for rows in (8, 64, 512, 4096):
-        table = torch.rand(1024, 128, device=device)
-        places = torch.randint(1024, (rows,), device=device)
+        table, places = torch.rand(1024, 128, device=device), torch.randint(1024, (rows,), device=device)
         found = table[places]
         yield (4.0 * (table.numel() + found.numel()), lambda t=table, p=places: F.embedding(p, t),
                lambda f=found, p=places: aten.embedding_dense_backward(f, p, 1024, -1, False))

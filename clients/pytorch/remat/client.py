@@ -80,8 +80,7 @@ class Client:
             self._wait(answer)
 
     def _wait(self, job: Dict[str, Any]) -> Dict[str, Any]:
-        deadline = time.monotonic() + self.timeout
-        pause = 0.05
+        deadline, pause = time.monotonic() + self.timeout, 0.05
         while job["state"] in ("queued", "running"):
             if time.monotonic() > deadline:
                 raise ServiceError(f"{self.server}: no schedule after {self.timeout:g} s (job {job['job_id']} is "

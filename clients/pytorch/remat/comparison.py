@@ -147,8 +147,7 @@ def _sum(result: Any) -> torch.Tensor:
 
 
 class _Step:
-    def __init__(self, model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any],
-                 loss: Callable[[Any], torch.Tensor], device: torch.device) -> None:
+    def __init__(self, model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any], loss: Callable[[Any], Any], device: torch.device) -> None:
         self.model, self.args, self.kwargs, self.loss, self.device = model, args, kwargs, loss, device
         self.input_bytes = amount(tensors_of((args, kwargs)))
 

@@ -82,6 +82,7 @@ class Fitted(Forward):
     def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget) -> None:
         super().__init__(model)
         self.budget, self._options = budget, options
+        self.limit = budget  # of a step, where budget is of each graph
         self.measured_peak: Optional[int] = None
         self._least: Dict[str, int] = {}  # of each graph, as found where it got a share
         self.recurrent = True  # whether Dynamo follows nn.LSTM and its like

@@ -249,4 +249,5 @@ class _Fit:
         steps.step(fitted, self.example, self.example.call, self.loss, 0)  # its calls
         best = made[sharing.divide(budget, measured - backend.together(), backend.at, measure)]
         self.install(best)
+        best.limit = fitted.limit
         return best

@@ -98,6 +98,6 @@ class FirstBatch(Forward):
         fitted, schedule, what = self.fitted, self.fitted.schedule, type(self.model).__name__
         taken = f"measured {fitted.measured_peak} bytes" if fitted.measured_peak is not None else "not measured"
         overhead = f", {schedule['overhead']:.1%} more time predicted" if schedule else ""
-        print(f"remat: {what} trains within {self.budget}: a step takes {fitted.budget} bytes at most ({taken}){overhead}, "
+        print(f"remat: {what} trains within {self.budget}: a step takes {fitted.limit}{' bytes' * isinstance(fitted.limit, int)} at most ({taken}){overhead}, "
               f"{len(fitted.pieces)} graph{'s' * (len(fitted.pieces) > 1)}, solved {fitted.backend.client.where} in "
               f"{seconds:.1f} s{'; gradient checkpointing is off' if off else ''}", file=sys.stderr)

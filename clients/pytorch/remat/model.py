@@ -48,7 +48,12 @@ class Example:
         """example_inputs: or the Call itself."""
         self.model = as_module(model)
         given = example_inputs if isinstance(example_inputs, Call) else arguments_of(example_inputs)
-        self.call = bind(self.model, *given)
+        try:
+            self.call = bind(self.model, *given)
+        except TypeError as error:
+            raise CaptureError(f"{type(self.model).__name__}: {error}") from error
+        if any(t.is_nested for t in tensors_of(tuple(self.call))):
+            raise CaptureError(f"an input of {type(self.model).__name__} is a nested tensor, which no schedule knows: give a padded one")
         self.device = device_of(self.model, tuple(self.call))
         if self.device.type == "meta":
             raise CaptureError(f"{type(self.model).__name__} is on the meta device, where nothing is measured: remat.profile(..., device_model=) is for it")
@@ -95,6 +100,8 @@ def as_module(model: Modules) -> torch.nn.Module:
         raise CaptureError("DataParallel copies its module, and what is fitted of it, in every step: use DistributedDataParallel")
     if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
         raise CaptureError(f"{name} is {'scripted' if isinstance(model, torch.jit.ScriptModule) else 'compiled'}: fit the module that it was made of")
+    if any(map(torch.nn.parameter.is_lazy, [*model.parameters(), *model.buffers()])):
+        raise CaptureError(f"{name} has parameters that its first call makes, as of nn.LazyLinear: call it once before it is fitted")
     if any(hasattr(parameter, "device_mesh") for parameter in model.parameters()):
         raise CaptureError(f"the parameters of {name} are shared among ranks: fit it before fully_shard")
     return model
@@ -113,11 +120,8 @@ def device_of(model: torch.nn.Module, example: Any) -> torch.device:
 
 
 def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) -> Call:
-    """Raises CaptureError where forward does not take them."""
-    try:
-        bound = signature(type(model).forward).bind(model, *args, **kwargs)
-    except TypeError as error:
-        raise CaptureError(f"{type(model).__name__}: {error}") from error
+    """Raises TypeError where forward does not take them, as a call does."""
+    bound = signature(type(model).forward).bind(model, *args, **kwargs)
     bound.apply_defaults()
     return Call(bound.args[1:], bound.kwargs)
 

@@ -40,9 +40,7 @@ def policy(fitted: Any) -> Callable[[], Tuple[Any, Any]]:
 def _piece(fitted: Any) -> Piece:
     if isinstance(fitted, Piece):
         return fitted
-    if isinstance(fitted, torch.nn.Module):
-        fitted = forward_of(fitted)
-    pieces = getattr(fitted, "pieces", None)
+    pieces = getattr(forward_of(fitted) if isinstance(fitted, torch.nn.Module) else fitted, "pieces", None)
     if pieces is None or len(pieces) != 1:
         raise CaptureError(f"a policy is made of one graph's schedule; here are {len(pieces or ())}")
     return pieces[0]
@@ -81,9 +79,8 @@ class _Decide:
 
         name = _operator(target)
         calls = self._calls[context.is_recompute]
-        number = calls[name]
         calls[name] += 1
-        return CheckpointPolicy.MUST_SAVE if (name, number) in self._saved else CheckpointPolicy.PREFER_RECOMPUTE
+        return CheckpointPolicy.MUST_SAVE if (name, calls[name] - 1) in self._saved else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 try:

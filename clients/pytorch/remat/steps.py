@@ -38,6 +38,7 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
         raise CaptureError("the model returns nothing that needs a gradient: there is no backward to plan for")
     if len(tensors) == 1 and tensors[0].numel() == 1:
         return None
+    tensors = [t.abs() if t.is_complex() else t for t in tensors]
     return sum(-torch.log_softmax(t, -1).select(-1, 0).mean() if t.dim() else t for t in tensors)
 
 
@@ -92,7 +93,7 @@ def _cut_off(result: Any) -> Tuple[Any, List[torch.Tensor]]:
 
     def leaf(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in begun:
-            leaves.append(tensor.detach().requires_grad_(tensor.is_floating_point()))
+            leaves.append(tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex()))
             begun[id(tensor)] = _Begins.apply(leaves[-1])
         return begun[id(tensor)]
 
@@ -329,8 +330,13 @@ def _shaken(example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> 
                 p.copy_(own)
 
 
+def _real(value: Any) -> Any:
+    return torch.view_as_real(value.resolve_conj()) if isinstance(value, torch.Tensor) and value.is_complex() and value.layout == torch.strided else value
+
+
 def _distance(a: Any, b: Any) -> float:
     """Between two tensors of floating point numbers; 0 for all else, and where one is not finite."""
+    a, b = _real(a), _real(b)
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.shape != b.shape or not a.is_floating_point() or (
             a.layout != torch.strided or b.layout != torch.strided or a.numel() == 0):
         return 0.0
@@ -343,6 +349,7 @@ def _agree(a: Any, b: Any, largest: float, near: float = 0.0, apart: float = 0.0
         return type(a) is type(b) and (a is b or a == b)
     if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout:
         return False
+    a, b = _real(a), _real(b)
     a, b = (a.to_dense(), b.to_dense()) if a.layout != torch.strided else (a, b)
     if torch.equal(a, b) or not a.is_floating_point():
         return torch.equal(a, b)
@@ -352,5 +359,5 @@ def _agree(a: Any, b: Any, largest: float, near: float = 0.0, apart: float = 0.0
 
 def _short(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return f"of norm {float(value.float().norm()):.6g}" if value.numel() > 1 else f"{float(value):.6g}"
+        return f"of norm {float(_real(value).float().norm()):.6g}" if value.numel() > 1 else f"{value.item():.6g}"
     return "not there" if value is None else "another"

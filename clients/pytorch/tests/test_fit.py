@@ -103,6 +103,38 @@ def test_misuse_is_an_error(server):
         remat.fit(model, x, "60%", server=server, link={"bandwidth": 12e9})
 
 
+@pytest.mark.core
+def test_what_is_refused_says_so(server):
+    model = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4)))
+    parts = [torch.randn(n, 32) for n in (3, 5)]
+    for layout in (torch.jagged, torch.strided):
+        with pytest.raises(remat.CaptureError, match="an input of Sequential is a nested tensor.*give a padded one"):
+            remat.fit(model, torch.nested.nested_tensor(parts, layout=layout), "70%", server=server, loss=lambda out: out.values().sum())
+    lazy = nn.Sequential(nn.LazyLinear(32), nn.Tanh(), nn.Linear(32, 32))
+    with pytest.raises(remat.CaptureError, match="Sequential has parameters that its first call makes.*call it once"):
+        remat.fit(lazy, torch.randn(8, 32), "90%", server=server)
+    with pytest.raises(remat.CaptureError, match="Sequential: too many positional arguments"):
+        remat.fit(model, (torch.randn(8, 32), 3), "90%", server=server)
+    remat.fit(model, torch.randn(64, 32), "90%", server=server)
+    with pytest.raises(TypeError, match="too many positional arguments"):  # as a plain call
+        model(torch.randn(64, 32), 3)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("loss", [lambda out: (out.abs() ** 2).mean(), None])
+def test_complex_results(loss, server):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(32, 32, dtype=torch.cfloat), nn.Tanh()))), torch.randn(256, 32, dtype=torch.cfloat)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "70%", server=server, loss=loss)
+    found = []
+    for each in (model, plain):
+        (each(x).abs() ** 2).mean().backward()
+        found.append([p.grad for p in each.parameters()])
+    assert_same(*found)
+    assert model.forward.schedule["overhead"] > 0 and model.forward.measured_peak <= 1.02 * model.forward.budget
+
+
 class Two(nn.Module):
     def __init__(self):
         super().__init__()

@@ -47,6 +47,7 @@ def test_graphs_share_the_budget(server):
         warnings.simplefilter("ignore")  # the breaks are said
         remat.fit(model, x, "70%", server=server)
         assert len(model.forward.pieces) == 2 and model.forward.measured_peak <= 0.7 * whole
+        assert 0.69 * whole <= model.forward.limit <= 0.7 * whole  # and its budget, of each graph, is a percentage
         assert_same(step(model, (x,), 0), step(plain, (x,), 0))
         torch._dynamo.reset()
         with pytest.raises(Exception, match="divides a budget among all|found no schedule") as caught:
