@@ -10,6 +10,8 @@
 static const double NEAR_ENOUGH = 5e-3;
 /* More rounds than these are for what is small: questions of so many nodes in all. */
 enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300 };
+/* Stages of at most so many are asked of auto, quickly too. */
+enum { FEW_NODES = 150 };
 
 void api_pipeline_free(api_pipeline *p)
 {
@@ -38,13 +40,17 @@ void api_pipeline_free(api_pipeline *p)
 
 /* ---- questions ---- */
 
-/* The quickest solver that is as good as any: of thousands of nodes auto takes its time. */
-static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint64_t budget,
-                                 double least, const remat_host *host, const char **ret_name,
+/* The quickest solver that is as good as any, or, quickly, that searches on from a list that fits:
+ * of hundreds of nodes auto takes its time. *ret_name NULL: quickly, and none
+ * has a list that is near to fitting. */
+static remat_status quick_solver(const api_pipeline *p, const remat_profile *profile, uint32_t n,
+                                 uint64_t budget, double least, const char **ret_name,
                                  remat_error *error)
 {
     static const char *const names[] = {"store-all", "selective", "lowerset"};
     remat_status status = REMAT_OK;
+    bool fits = !p->quick || profile->n_nodes <= FEW_NODES;
+    const bool quick = !fits;
     *ret_name = "auto";
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
         const remat_solver *solver = remat_solver_find(names[i]);
@@ -54,12 +60,14 @@ static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint6
         size_t count;
         if (remat_solver_accepts(solver, &problem, NULL))
             continue;
-        status = remat_tabulate(solver, &problem, host, &table, error);
+        status = remat_tabulate(solver, &problem, p->q.host, &table, error);
         if (!status)
             status = remat_table_in_flight(table, n, &several, error);
         const ptrdiff_t at = several ? remat_table_point(several, budget / 50 * 49) : -1;
-        const bool good = at >= 0 && remat_table_frontier(several, &count)[at].makespan <=
+        const bool near = at >= 0 && remat_table_frontier(several, &count)[at].makespan <=
                                          least * (1 + NEAR_ENOUGH);
+        const bool good = near || (quick && at >= 0 && solver->improved);
+        fits |= several && remat_table_point(several, budget + budget / 8) >= 0;
         remat_table_free(several);
         remat_table_free(table);
         if (good) {
@@ -67,6 +75,8 @@ static remat_status quick_solver(const remat_profile *profile, uint32_t n, uint6
             return REMAT_OK;
         }
     }
+    if (!fits)
+        *ret_name = NULL;
     return status;
 }
 
@@ -105,7 +115,9 @@ static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, rem
     return REMAT_OK;
 }
 
-/* The solver of an answer of an equal stage; else the one that is good and quickest. */
+/* The solver of an answer of an equal stage, or its refusal; else the one that is good and
+ * quickest.
+ */
 static remat_status find_solver(api_pipeline *p, api_asked *x, remat_error *error)
 {
     double least = 0;
@@ -113,14 +125,16 @@ static remat_status find_solver(api_pipeline *p, api_asked *x, remat_error *erro
         if (p->asked[i].shape == x->shape && p->asked[i].in_flight == x->in_flight &&
             p->asked[i].budget == x->budget) {
             x->solver = p->asked[i].solver;
+            x->done = p->asked[i].done && !p->asked[i].fits;
             return REMAT_OK;
         }
     const remat_profile *profile = p->shapes[x->shape].profile;
     remat_status status = api_pipeline_total(p, x->shape, x->in_flight, x->budget, &least, error);
     p->nodes_asked += profile->n_nodes;
-    return status ? status
-                  : quick_solver(profile, x->in_flight, x->budget, least, p->q.host, &x->solver,
-                                 error);
+    if (!status)
+        status = quick_solver(p, profile, x->in_flight, x->budget, least, &x->solver, error);
+    x->done = !status && !x->solver; /* refused */
+    return status;
 }
 
 /* The answer of a rank's stage, asked already or to be asked. */
@@ -147,7 +161,8 @@ static remat_status asked_of(api_pipeline *p, uint32_t rank, size_t *ret_index, 
     return REMAT_OK;
 }
 
-/* The first of the plan's stages that has not answered; ranks: all have. */
+/* The first of the plan's stages that has not answered; ranks: all have, or, quickly, one does not
+ * fit. */
 static remat_status next_rank(api_pipeline *p, uint32_t *ret_rank, bool *ret_fits,
                               remat_error *error)
 {
@@ -164,6 +179,10 @@ static remat_status next_rank(api_pipeline *p, uint32_t *ret_rank, bool *ret_fit
         if (!p->asked[i].done)
             return REMAT_OK;
         *ret_fits &= p->asked[i].fits;
+        if (p->quick && !*ret_fits) { /* the others do not matter */
+            *ret_rank = ranks;
+            return REMAT_OK;
+        }
     }
     return REMAT_OK;
 }

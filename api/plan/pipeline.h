@@ -10,11 +10,24 @@
 #include "plan/plan.h"
 #include "plan/stages.h"
 
+/* Of the units of a stage: 1024 are the most. */
+enum { API_MOST_DOUBLINGS = 11 };
+
+/* A list that runs blocks of a stage again, once it is known: of one that ends the pipeline or
+ * does not, to be laid out with so many in flight. It is the same for all memory and wherever such
+ * a stage lies. */
+typedef struct api_blocks_list {
+    bool known, ends;
+    uint32_t in_flight;
+    remat_stage_list list;
+} api_blocks_list;
+
 /* Units of some kinds one after another: all stages of them are this one but for names. */
 typedef struct api_shape {
     uint32_t first, end; /* such a stage */
     remat_profile *profile;
-    double forward, all; /* time of its forward; and of its backward too */
+    double forward, all;                           /* time of its forward; and of its backward too */
+    api_blocks_list blocks[API_MOST_DOUBLINGS][2]; /* so many together; the last of them too */
 } api_shape;
 
 /* Units of a stage: first to end - 1. */

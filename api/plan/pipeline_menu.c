@@ -9,8 +9,6 @@
 /* Answers lie above their bounds by about a tenth of what the bounds are above storing everything.
  */
 static const double USUAL_GAP = 1.1;
-/* Of the units of a stage: 1024 are the most. */
-enum { MOST_DOUBLINGS = 11 };
 /* Lists of at most so many are laid out; those of more take little beside their peak. */
 enum { FEW_NODES = 64 };
 
@@ -246,6 +244,24 @@ static remat_status put_lists(api_pipeline *p, size_t shape, uint32_t rank,
     return status;
 }
 
+/* Once for all stages of a shape: a plan looks at thousands of stages of a hundred shapes. */
+static remat_status blocks_of(api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
+                              unsigned doubling, int last, uint32_t n, remat_stage_list *ret_list,
+                              remat_error *error)
+{
+    api_blocks_list *own = &p->shapes[shape].blocks[doubling][last];
+    const bool ends = end == p->units.n;
+    remat_status status = REMAT_OK;
+    if (!own->known || own->in_flight != n || own->ends != ends) {
+        *own = (api_blocks_list){.ends = ends, .in_flight = n, .list = {.in_flight = n}};
+        status = api_pipeline_blocks(p, shape, first, end, 1U << doubling, last, &own->list, error);
+        own->known = status == REMAT_OK;
+    }
+    *ret_list = own->list;
+    ret_list->tag = API_BLOCKS;
+    return status;
+}
+
 /* Of the planner: remat_stage_host. */
 remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                                remat_error *error)
@@ -257,7 +273,7 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
     remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
     if (status || is_too_long(p, first, end))
         return status;
-    remat_stage_list *lists = malloc((ranks * API_ROOMS + 2 * MOST_DOUBLINGS) * sizeof *lists);
+    remat_stage_list *lists = malloc((ranks * API_ROOMS + 2 * API_MOST_DOUBLINGS) * sizeof *lists);
     p->lists[first * (n_units + 1) + end] = lists;
     status = lists ? api_pipeline_shape(p, first, end, &shape, error) : remat_fail_memory(error);
     for (uint32_t rank = 0; rank < ranks && !status; rank++) {
@@ -269,12 +285,12 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
             status = put_lists(p, shape, rank, ret_menu, lists, &count, error);
         before = n;
     }
-    for (uint32_t k = 1; p->real && k < 2 * (end - first) && !status; k *= 2)
-        for (int last = 0; last < (n > 1 && !p->q.solver ? 2 : 1) && !status; last++) {
-            lists[count].in_flight = p->shapes[shape].profile->n_nodes <= FEW_NODES ? n : 0;
-            status = api_pipeline_blocks(p, shape, first, end, k, last, &lists[count], error);
-            lists[count++].tag = API_BLOCKS;
-        }
+    const int most_last = n > 1 && !p->q.solver ? 2 : 1;
+    if (!status && p->shapes[shape].profile->n_nodes > FEW_NODES)
+        n = 0;
+    for (unsigned d = 0; p->real && 1U << d < 2 * (end - first) && !status; d++)
+        for (int last = 0; last < most_last && !status; last++)
+            status = blocks_of(p, shape, first, end, d, last, n, &lists[count++], error);
     ret_menu->lists = lists;
     ret_menu->n_lists = count;
     return status;

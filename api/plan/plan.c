@@ -186,16 +186,18 @@ static json_t *head_encode(const remat_plan_request *q, const remat_network_grap
 
 /* ---- the question ---- */
 
+enum { FEW_NODES = 1000 }; /* over a link */
+
 /* The quickest that is as good as any at thousands of nodes; auto where it does not go, or where
  * its lists leave an arena little room beside their peak. */
-static remat_status usual_solver(const remat_plan_request *q, const remat_profile *profile,
-                                 uint64_t budget, const char **ret_name, remat_error *error)
+static remat_status usual_solver(const remat_profile *profile, uint64_t budget,
+                                 const remat_link *link, const char **ret_name, remat_error *error)
 {
-    const remat_solver *selective = remat_solver_find("selective");
-    remat_problem problem = {.profile = profile, .max_budget = budget};
+    const remat_solver *selective = remat_solver_find(link ? "offload-selective" : "selective");
+    remat_problem problem = {.profile = profile, .max_budget = budget, .link = link};
     remat_table *table = NULL;
     *ret_name = "auto";
-    if (q->offload || profile->joint || profile->n_pinned > 0)
+    if (profile->joint || profile->n_pinned > 0 || (link && profile->n_nodes < FEW_NODES))
         return REMAT_OK;
     problem.options = remat_options_default(selective);
     remat_status status = remat_tabulate(selective, &problem, NULL, &table, error);
@@ -320,7 +322,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         return remat_fail_memory(error);
     remat_status status = remat_store_all_peak(profile, &all, error);
     if (!status && budget > 0 && !q->solver)
-        status = usual_solver(q, profile, budget, &usual, error);
+        status = usual_solver(profile, budget, q->offload ? &link : NULL, &usual, error);
     if (status)
         return status;
     draft->update = api_update_seconds(&q->device, table);

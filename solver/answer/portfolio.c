@@ -49,7 +49,10 @@ static remat_problem problem_for(const remat_solver *solver, const remat_problem
  */
 #define SIDE_BY_SIDE_UPDATES 1e8
 
-enum { SOME_NODES = 400 }; /* a quick search takes a second or two */
+enum {
+    SOME_NODES = 400, /* a quick search takes a second or two */
+    MANY_NODES = 1000 /* walks so few of its moves that it ends near where it began */
+};
 
 /* Whether auto asks the solver this; *ret_updates: expected. */
 static bool asks(const remat_solver *solver, const remat_problem *problem, const remat_host *host,
@@ -59,7 +62,9 @@ static bool asks(const remat_solver *solver, const remat_problem *problem, const
     bool chain = problem->profile->kind == REMAT_CHAIN;
     unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
     remat_estimate estimate;
-    if (remat_solver_accepts(solver, problem, NULL) ||
+    const bool mixed = (solver->accepts & REMAT_NEEDS_LINK) && solver->improved &&
+                       problem->profile->n_nodes <= SOME_NODES; /* needs no such start */
+    if (mixed || remat_solver_accepts(solver, problem, NULL) ||
         remat_estimate_table(solver, problem, &estimate, NULL) ||
         ((solver->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
         (estimate.updates > MOST_UPDATES && !solver->improved) ||
@@ -405,7 +410,7 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
 static remat_status improve_patiently(const answer_wish *whole, double begin, double share,
                                       remat_schedule *best, remat_error *error)
 {
-    if (whole->problem->profile->joint || whole->problem->profile->n_nodes > REMAT_LARGE_NODES ||
+    if (whole->problem->profile->joint || whole->problem->profile->n_nodes > MANY_NODES ||
         (best->solver && best->simulation.makespan <= whole->bound * (1 + GAP_FOR_PATIENCE)))
         return REMAT_OK;
     answer_part part = {whole->host, begin, share};

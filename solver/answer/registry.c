@@ -30,6 +30,7 @@
     X(join)                                                                                        \
     X(chen_graph)                                                                                  \
     X(selective)                                                                                   \
+    X(offload_selective)                                                                           \
     X(lowerset_approx)                                                                             \
     X(lowerset)                                                                                    \
     X(interval)                                                                                    \

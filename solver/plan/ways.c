@@ -102,24 +102,18 @@ static remat_status attempt(search *s, uint32_t level, uint32_t more, uint32_t o
 
 /* ---- bisections ---- */
 
-/* Tries every level for all units: a larger one may take more where what is made again is large at
- * once. The level of the fastest list that fits; n_levels where none does. */
+/* The first level for all units that fits: a larger one takes longer. All are tried: it may take
+ * more memory too, where what is made again is large at once. n_levels: none fits. */
 static remat_status find_level(search *s, uint32_t *ret_level, remat_error *error)
 {
-    uint32_t found = s->n_levels;
-    double fastest = INFINITY;
-    for (uint32_t level = 0; level < s->n_levels; level++) {
-        bool fits;
-        remat_status status = attempt(s, level, 0, 0, &fits, error);
-        if (status)
-            return status;
-        if (fits && s->best.makespan < fastest) {
-            fastest = s->best.makespan;
-            found = level;
-        }
+    remat_status status = REMAT_OK;
+    bool fits = false;
+    for (*ret_level = 0; *ret_level < s->n_levels; ++*ret_level) {
+        status = attempt(s, *ret_level, 0, 0, &fits, error);
+        if (status || fits)
+            break;
     }
-    *ret_level = found;
-    return REMAT_OK;
+    return status;
 }
 
 /* As few units as must, found by bisection: of level - 1 those at level, or those offloaded. */

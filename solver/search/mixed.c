@@ -43,7 +43,8 @@ enum {
     TINY = 12,
     TINY_WORK = 4000, /* of the first round, by operations */
     SMALL = 128,
-    LONG = 500
+    LONG = 500,
+    LONGEST = 3500
 };
 
 /* ---- annealing ---- */
@@ -392,10 +393,13 @@ static const struct {
                [REMAT_THOROUGH] = {4000000, 450000, SEEDS},
                [REMAT_PATIENT] = {2400000, 64000, 4}};
 
-/* Past LONG operations it grows with their root. */
+/* Past LONG operations it grows with their root. Past LONGEST a quick one does less and less: such
+ * lists come from units that are all alike, and are good when it begins. */
 static uint64_t work_of(remat_effort effort, size_t length)
 {
-    const double items = length <= LONG ? (double)length : sqrt(LONG * (double)length);
+    double items = length <= LONG ? (double)length : sqrt(LONG * (double)length);
+    if (effort == REMAT_QUICK && length > LONGEST)
+        items *= pow(LONGEST / (double)length, 2);
     return (uint64_t)(efforts[effort].least + efforts[effort].of_item * items);
 }
 

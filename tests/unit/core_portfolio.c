@@ -291,7 +291,7 @@ static void a_hopeless_search_ends(void **state)
     epochs e = {0};
     assert_true(refuse(profile, NULL, least / 2, &e).number >= least);
     assert_int_equal(e.quick, 2);
-    assert_int_equal(e.patient, 2);
+    assert_int_equal(e.patient, 0); /* more than 1,000 nodes */
     remat_profile_free(profile);
 }
 

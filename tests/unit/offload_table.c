@@ -3,7 +3,8 @@
 #include "../unit/core_support.h"
 #include "../unit/offload_support.h"
 
-static const char *const solvers[] = {"offload-all", "offload-conv", "offload-greedy", "pofo"};
+static const char *const solvers[] = {"offload-all", "offload-conv", "offload-greedy",
+                                      "offload-selective", "pofo"};
 enum { SOLVERS = sizeof solvers / sizeof *solvers, STAGES = 12 };
 
 /* Twelve stages that differ; storing everything takes some 380 bytes. */

@@ -342,8 +342,9 @@ void remat_network_graph_free(remat_network_graph *graph); /* accepts NULL */
  * recomputation takes more than threshold[u] of time per byte; before its backward the others are
  * made again. A threshold of INFINITY is per-block checkpointing as it is used today (Chen et al.
  * 2016), one below 0 keeps everything. What units below `offloaded` keep goes to the host and comes
- * back one unit ahead. profile: of the graph's spec. No D but those of copies (remat_liveness);
- * *ret_list must be empty and is the caller's to clear. */
+ * back while the unit computes that is before the one that reads it. profile: of the graph's spec.
+ * No D but those of copies (remat_liveness); *ret_list must be empty and is the caller's to clear.
+ */
 remat_status remat_unit_list(const remat_profile *profile, const uint32_t *unit,
                              const double *threshold, uint32_t offloaded,
                              remat_operations *ret_list, remat_error *error);
