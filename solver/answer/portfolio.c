@@ -322,8 +322,14 @@ static remat_status improve_from(const answer_wish *w, const remat_table *const 
     if (n == 0)
         return REMAT_OK;
     remat_schedule start = {0};
-    remat_status status =
-        remat_best_schedule(tables, n, "", w->problem, w->budget, w->alignment, &start, error);
+    const answer_choice choice = {.tables = tables,
+                                  .n = n,
+                                  .name = "",
+                                  .problem = w->problem,
+                                  .budget = w->budget,
+                                  .alignment = w->alignment,
+                                  .brief = w->effort == REMAT_BRIEF};
+    remat_status status = answer_choose(&choice, &start, error);
     const bool nothing = status == REMAT_INFEASIBLE;
     if (!status || (nothing && *own))
         status = improve_list(w, start.solver ? &start.operations : NULL, given, best, error);
@@ -638,6 +644,34 @@ static uint64_t least_peak_of_order(const remat_portfolio *p, const remat_proble
 
 /* ---- all of it ---- */
 
+static remat_status choose(const remat_portfolio *p, const answer_wish *w, double below, bool brief,
+                           remat_schedule *ret_schedule, remat_error *error)
+{
+    const answer_choice choice = {.tables = p->tables,
+                                  .n = p->n,
+                                  .name = p->name,
+                                  .problem = w->problem,
+                                  .budget = w->budget,
+                                  .alignment = w->alignment,
+                                  .below = below,
+                                  .brief = brief};
+    return answer_choose(&choice, ret_schedule, error);
+}
+
+/* What a search over the link began without, as its layout takes long to find, and did not beat. */
+static remat_status choose_at_last(const remat_portfolio *p, const answer_wish *w,
+                                   remat_schedule *best, remat_error *error)
+{
+    remat_schedule other = {0};
+    const double below = best->solver ? best->simulation.makespan : INFINITY;
+    remat_status status = w->alignment ? choose(p, w, below, false, &other, error) : REMAT_OK;
+    if (status || !other.solver)
+        return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    answer_keep_faster(&other, best);
+    remat_schedule_clear(&other);
+    return answer_mix_on(w, best, error);
+}
+
 /* What an answer is made of; moments are the caller's to free. */
 typedef struct findings {
     remat_schedule best; /* none: nothing fits */
@@ -658,8 +692,7 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
                                                       : 0.5};
     const remat_host host = answer_part_host(&part);
     w->host = &host;
-    remat_status status = remat_best_schedule(p->tables, p->n, p->name, problem, w->budget,
-                                              w->alignment, &f->best, error);
+    remat_status status = choose(p, w, 0, mixes_first, &f->best, error);
     if (!status)
         remat_host_found(w->host, f->best.simulation.makespan, 0);
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
@@ -673,6 +706,8 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
                           f->floor.bytes <= w->budget;
     if (!status && searches && mixes_first) {
         status = mix_first(p, w, f->moments, &f->best, error);
+        if (!status)
+            status = choose_at_last(p, w, &f->best, error);
     } else {
         if (!status && searches)
             status = search(p, w, f->moments, &f->best, error);
