@@ -343,14 +343,14 @@ static bool is_improved(const remat_portfolio *p, size_t i)
     return remat_table_solver(p->tables[i])->improved;
 }
 
-/* In brief a joint graph is searched in the order given alone, if that is asked for at all. */
+/* In brief what was searched in the order given is not searched in others, too. */
 static bool is_searched(const remat_portfolio *p, size_t i, const answer_wish *w,
-                        remat_effort effort)
+                        const remat_schedule *best)
 {
-    bool any = false;
-    for (size_t k = 0; k < p->n && effort == REMAT_BRIEF && w->problem->profile->joint; k++)
-        any = any || (is_improved(p, k) && p->given[k]);
-    return is_improved(p, i) && (!any || p->given[i]);
+    bool done = false;
+    for (size_t k = 0; k < i && w->effort == REMAT_BRIEF && best->solver; k++)
+        done = done || (is_improved(p, k) && p->given[k]);
+    return is_improved(p, i) && !done;
 }
 
 /* From each table of those that are improved when they are named, so that auto is never slower than
@@ -368,14 +368,14 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
             others[n_others++] = p->tables[i];
     size_t searches = n_others > 0;
     for (size_t i = 0; i < p->n; i++)
-        searches += is_searched(p, i, whole, effort);
+        searches += is_improved(p, i);
     answer_part part = {whole->host, begin, share / (double)searches};
     const remat_host host = answer_part_host(&part);
     answer_wish w = *whole;
     w.effort = effort;
     w.host = &host;
     for (size_t i = 0; i < p->n && !status; i++) {
-        if (!is_searched(p, i, whole, effort))
+        if (!is_searched(p, i, &w, best))
             continue;
         status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
         part.begin += part.share;
