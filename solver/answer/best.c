@@ -96,7 +96,7 @@ remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint3
     return status ? status : remat_layout_check(problem->profile, list, &schedule->layout, error);
 }
 
-#define BRIEF_LAYOUT_WORK (REMAT_LAYOUT_WORK / 64)
+#define BRIEF_LAYOUT_WORK (REMAT_LAYOUT_WORK / 256)
 
 /* Whether room is found with little work. */
 static remat_status finds_room(const answer_choice *c, const remat_schedule *schedule,
