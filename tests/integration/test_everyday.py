@@ -422,6 +422,7 @@ def test_what_was_meant(tmp_path):
 
 def test_a_link_that_is_no_json():
     for link, said in (('{"bandwidth": "1GB/s",}', "neither a name nor JSON: line 1, column 23"), ('{"latency": 1, "latency": 2}', "duplicate object key"),
+                       ("[1]", "--link [1] is neither a name"), ("null", "neither a name, as pcie4-x16, nor"),
                        ('{"bytes_per_time_unit": NaN}', "invalid token near 'NaN'"), ("1e400", "real number overflow")):
         assert said in remat(None, "solve", "--local", "-b", "60%", "--link", link, CHAIN, code=2), link
 
