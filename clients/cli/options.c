@@ -108,6 +108,13 @@ static int take_link(struct cli *cli, const char *name, const char *text)
     if (large || (!json && strpbrk(text, "{}[]\"")))
         return cli_usage(cli, "--link is neither a name nor JSON: line %d, column %d: %s",
                          where.line, where.column, where.text);
+    if (json && !json_is_object(json) && !json_is_number(json)) {
+        json_decref(json);
+        return cli_usage(cli,
+                         "--link %.100s is neither a name, as pcie4-x16, nor a bandwidth, as "
+                         "12GB/s, nor bytes per time unit, as 900, nor an object",
+                         text);
+    }
     json_decref(cli->link);
     if (json_is_object(json))
         cli->link = json;

@@ -1,6 +1,7 @@
 /* Several tables, one schedule (remat/table.h): the best within a budget, the least there is, and
  * the next that is worth more memory. */
 #include "answer/best.h"
+#include "model/layout.h"
 #include "remat/words.h"
 
 #include <stdio.h>
@@ -95,17 +96,37 @@ remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint3
     return status ? status : remat_layout_check(problem->profile, list, &schedule->layout, error);
 }
 
-/* The best schedule of peak at most limit, laid out. */
-static remat_status trace(const remat_table *table, const remat_problem *problem, uint64_t budget,
-                          uint64_t limit, uint32_t alignment, remat_schedule *ret_schedule,
-                          remat_error *error)
+#define BRIEF_LAYOUT_WORK (REMAT_LAYOUT_WORK / 256)
+
+/* Whether room is found with little work. */
+static remat_status finds_room(const answer_choice *c, const remat_schedule *schedule,
+                               uint64_t *ret_arena, remat_error *error)
+{
+    const model_goal goal = {.alignment = c->alignment,
+                             .capacity = c->budget,
+                             .work = BRIEF_LAYOUT_WORK,
+                             .decide = true,
+                             .in_flight = c->problem->in_flight,
+                             .turn = schedule->simulation.turn};
+    return model_layout_arena(c->problem->profile, &schedule->operations, &goal, ret_arena, NULL,
+                              error);
+}
+
+/* The best schedule of peak at most limit, laid out; in brief only where that is easy, or with an
+ * arena that is too large. */
+static remat_status trace(const remat_table *table, const answer_choice *c, uint64_t limit,
+                          remat_schedule *ret_schedule, remat_error *error)
 {
     remat_schedule schedule = {0};
+    uint64_t arena = 0;
     ptrdiff_t point = remat_table_point(table, limit);
     remat_status status =
-        remat_table_trace(table, problem, (size_t)point, budget, &schedule, error);
-    if (!status)
-        status = answer_lay_out(problem, budget, alignment, &schedule, error);
+        remat_table_trace(table, c->problem, (size_t)point, c->budget, &schedule, error);
+    if (!status && c->brief && c->alignment)
+        status = finds_room(c, &schedule, &arena, error);
+    schedule.layout.arena = arena;
+    if (!status && arena <= c->budget)
+        status = answer_lay_out(c->problem, c->budget, c->alignment, &schedule, error);
     if (status)
         remat_schedule_clear(&schedule);
     else
@@ -118,7 +139,8 @@ static remat_status budget_of(const remat_table *table, const remat_problem *pro
                               uint32_t alignment, uint64_t *ret_budget, remat_error *error)
 {
     remat_schedule schedule;
-    remat_status status = trace(table, problem, peak, peak, alignment, &schedule, error);
+    const answer_choice c = {.problem = problem, .budget = peak, .alignment = alignment};
+    remat_status status = trace(table, &c, peak, &schedule, error);
     if (status)
         return status;
     *ret_budget = schedule.layout.arena;
@@ -139,49 +161,67 @@ remat_status remat_least_budget(const remat_table *const *tables, size_t n,
     return budget_of(tables[table], problem, *ret_peak, alignment, ret_budget, error);
 }
 
-static remat_status refuse(const remat_table *const *tables, size_t n, const char *name,
-                           const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                           remat_error *error)
+static remat_status refuse(const answer_choice *c, remat_error *error)
 {
     uint64_t peak, least;
-    remat_status status = remat_least_budget(tables, n, problem, alignment, &peak, &least, error);
+    remat_status status =
+        remat_least_budget(c->tables, c->n, c->problem, c->alignment, &peak, &least, error);
     if (status)
         return status;
-    if (peak > budget || peak == 0)
-        return remat_fail_infeasible(name, problem, budget, least, error);
+    if (peak > c->budget || peak == 0)
+        return remat_fail_infeasible(c->name, c->problem, c->budget, least, error);
     char asked[REMAT_BYTES_TEXT_SIZE], high[REMAT_BYTES_TEXT_SIZE], enough[REMAT_BYTES_TEXT_SIZE];
     remat_fail(
         error, REMAT_INFEASIBLE, "budget",
         "%s has no schedule of \"%.100s\" whose arena fits %s; its smallest has a peak of %s "
         "and an arena of %s",
-        name, problem->profile->name, remat_bytes_text(budget, asked), remat_bytes_text(peak, high),
-        remat_bytes_text(least, enough));
-    return answer_refuse_budget(problem->profile, least, error);
+        c->name, c->problem->profile->name, remat_bytes_text(c->budget, asked),
+        remat_bytes_text(peak, high), remat_bytes_text(least, enough));
+    return answer_refuse_budget(c->problem->profile, least, error);
 }
 
-remat_status remat_best_schedule(const remat_table *const *tables, size_t n, const char *name,
-                                 const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                                 remat_schedule *ret_schedule, remat_error *error)
+static bool is_below(const remat_table *table, uint64_t limit, double makespan)
+{
+    size_t n;
+    const remat_point *frontier = remat_table_frontier(table, &n);
+    return frontier[remat_table_point(table, limit)].makespan < makespan * (1 - ANSWER_SAME_TIME);
+}
+
+remat_status answer_choose(const answer_choice *c, remat_schedule *ret_schedule, remat_error *error)
 {
     uint64_t limits[REMAT_MAX_SOLVERS];
-    for (size_t i = 0; i < n; i++)
-        limits[i] = budget;
+    for (size_t i = 0; i < c->n; i++)
+        limits[i] = c->budget;
     for (;;) {
-        ptrdiff_t best = best_within(tables, n, limits);
-        if (best < 0)
-            return refuse(tables, n, name, problem, budget, alignment, error);
+        ptrdiff_t best = best_within(c->tables, c->n, limits);
+        if (best < 0 && !c->brief && !(c->below > 0))
+            return refuse(c, error);
+        if (best < 0 || (c->below > 0 && !is_below(c->tables[best], limits[best], c->below)))
+            return REMAT_INFEASIBLE;
         remat_schedule schedule;
-        remat_status status =
-            trace(tables[best], problem, budget, limits[best], alignment, &schedule, error);
+        remat_status status = trace(c->tables[best], c, limits[best], &schedule, error);
         if (status)
             return status;
-        if (schedule.layout.arena <= budget) {
+        if (schedule.layout.arena <= c->budget) {
             *ret_schedule = schedule;
             return REMAT_OK;
         }
         limits[best] = schedule.simulation.peak - 1;
         remat_schedule_clear(&schedule);
     }
+}
+
+remat_status remat_best_schedule(const remat_table *const *tables, size_t n, const char *name,
+                                 const remat_problem *problem, uint64_t budget, uint32_t alignment,
+                                 remat_schedule *ret_schedule, remat_error *error)
+{
+    const answer_choice choice = {.tables = tables,
+                                  .n = n,
+                                  .name = name,
+                                  .problem = problem,
+                                  .budget = budget,
+                                  .alignment = alignment};
+    return answer_choose(&choice, ret_schedule, error);
 }
 
 /* ---- beside the one that is handed out ---- */

@@ -7,6 +7,23 @@
 /* Sums of the same times in another order differ by less. */
 #define ANSWER_SAME_TIME 1e-12
 
+/* What is asked of several tables. */
+typedef struct answer_choice {
+    const remat_table *const *tables;
+    size_t n;
+    const char *name; /* who refuses */
+    const remat_problem *problem;
+    uint64_t budget;
+    uint32_t alignment;
+    double below; /* a makespan from which on a list is of no use; 0: any is */
+    bool brief; /* one for a search to begin with: where room is not soon found, the next will do */
+} answer_choice;
+
+/* As remat_best_schedule; where a list is only of use below a makespan, or in brief, a refusal says
+ * nothing. */
+remat_status answer_choose(const answer_choice *choice, remat_schedule *ret_schedule,
+                           remat_error *error);
+
 /* Gives the schedule's list a layout that its judge has confirmed, within the budget if that is
  * found; alignment 0: none. */
 remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,

@@ -2,6 +2,7 @@
  */
 #include "answer/over_link.h"
 
+#include "answer/best.h"
 #include "answer/part.h"
 #include "model/lists.h"
 
@@ -58,11 +59,10 @@ remat_status answer_mix_on(const answer_wish *w, remat_schedule *best, remat_err
 }
 
 /* Of many nodes a list that waits for the link most of the time leads nowhere. */
-static bool is_start(const answer_wish *w, const remat_schedule *offloading,
-                     const remat_schedule *best)
+static double slowest_start(const answer_wish *w, const remat_schedule *best)
 {
-    return w->problem->profile->n_nodes <= ANSWER_NAMED_NODES || !best->solver ||
-           offloading->simulation.makespan <= 1.25 * best->simulation.makespan;
+    const bool any = w->problem->profile->n_nodes <= ANSWER_NAMED_NODES || !best->solver;
+    return any ? 0 : 1.25 * best->simulation.makespan;
 }
 
 #define MIX_QUICK_SHARE 0.1 /* of the progress of a thorough one */
@@ -117,10 +117,17 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, remat_sc
     remat_schedule_clear(&start);
     part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
     if (!status && n > 0)
-        status = remat_best_schedule(offloading, n, "", w->problem, w->budget, w->alignment, &start,
-                                     error);
+        status = answer_choose(&(answer_choice){.tables = offloading,
+                                                .n = n,
+                                                .name = "",
+                                                .problem = w->problem,
+                                                .budget = w->budget,
+                                                .alignment = w->alignment,
+                                                .below = slowest_start(w, best),
+                                                .brief = w->effort == REMAT_QUICK},
+                               &start, error);
     status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
-    if (!status && start.solver && is_start(w, &start, best))
+    if (!status && start.solver)
         status = mix_from(&own, &start.operations, best, error);
     remat_schedule_clear(&start);
     return status;

@@ -74,6 +74,29 @@ static bool asks(const remat_solver *solver, const remat_problem *problem, const
     return true;
 }
 
+#define START_UPDATES 3e8 /* about a second */
+
+/* Of a long chain what pofo finds is what a search over the link begins with, and fewer slots are
+ * enough for that: the start is as good, and a table of 100 stages takes a quarter of a second
+ * instead of two. */
+static void take_fewer_slots(candidate *c)
+{
+    enum { MOST = 20, LEAST = 10 };
+    const remat_problem *problem = &c->problem;
+    if (c->updates <= START_UPDATES || c->solver != remat_solver_find("pofo") ||
+        !answer_link_moves(problem->link) || problem->profile->n_nodes > REMAT_LARGE_NODES)
+        return;
+    for (uint32_t slots = MOST; slots >= LEAST && c->updates > SIDE_BY_SIDE_UPDATES; slots /= 2) {
+        candidate fewer = *c;
+        remat_estimate estimate;
+        if (remat_options_set(c->solver, &fewer.problem.options, "slots", slots, NULL, NULL) ||
+            remat_estimate_table(c->solver, &fewer.problem, &estimate, NULL))
+            return;
+        fewer.updates = estimate.updates;
+        *c = fewer;
+    }
+}
+
 /* What auto asks, cheapest first: every solver with its defaults, and of a joint graph the improved
  * one for the given order too, where the search has less to lose itself in. Returns how many. */
 static size_t find_candidates(const remat_problem *problem, const remat_host *host,
@@ -86,8 +109,10 @@ static size_t find_candidates(const remat_problem *problem, const remat_host *ho
                          .problem = problem_for(solvers[i], problem),
                          .position = 2 * i + 1};
         one.problem.options = remat_options_default(solvers[i]);
-        if (n < REMAT_MAX_SOLVERS && asks(solvers[i], &one.problem, host, &one.updates))
-            candidates[n++] = one;
+        if (n < REMAT_MAX_SOLVERS && asks(solvers[i], &one.problem, host, &one.updates)) {
+            candidates[n] = one;
+            take_fewer_slots(&candidates[n++]);
+        }
         one.position--;
         if (n < REMAT_MAX_SOLVERS && problem->profile->joint &&
             remat_keep_order(solvers[i], &one.problem.options) &&
@@ -327,8 +352,14 @@ static remat_status improve_from(const answer_wish *w, const remat_table *const 
     if (n == 0)
         return REMAT_OK;
     remat_schedule start = {0};
-    remat_status status =
-        remat_best_schedule(tables, n, "", w->problem, w->budget, w->alignment, &start, error);
+    const answer_choice choice = {.tables = tables,
+                                  .n = n,
+                                  .name = "",
+                                  .problem = w->problem,
+                                  .budget = w->budget,
+                                  .alignment = w->alignment,
+                                  .brief = w->effort == REMAT_BRIEF};
+    remat_status status = answer_choose(&choice, &start, error);
     const bool nothing = status == REMAT_INFEASIBLE;
     if (!status || (nothing && *own))
         status = improve_list(w, start.solver ? &start.operations : NULL, given, best, error);
@@ -340,6 +371,16 @@ static remat_status improve_from(const answer_wish *w, const remat_table *const 
 static bool is_improved(const remat_portfolio *p, size_t i)
 {
     return remat_table_solver(p->tables[i])->improved;
+}
+
+/* In brief what was searched in the order given is not searched in others, too. */
+static bool is_searched(const remat_portfolio *p, size_t i, const answer_wish *w,
+                        const remat_schedule *best)
+{
+    bool done = false;
+    for (size_t k = 0; k < i && w->effort == REMAT_BRIEF && best->solver; k++)
+        done = done || (is_improved(p, k) && p->given[k]);
+    return is_improved(p, i) && !done;
 }
 
 /* From each table of those that are improved when they are named, so that auto is never slower than
@@ -364,7 +405,7 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
     w.effort = effort;
     w.host = &host;
     for (size_t i = 0; i < p->n && !status; i++) {
-        if (!is_improved(p, i))
+        if (!is_searched(p, i, &w, best))
             continue;
         status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
         part.begin += part.share;
@@ -643,6 +684,34 @@ static uint64_t least_peak_of_order(const remat_portfolio *p, const remat_proble
 
 /* ---- all of it ---- */
 
+static remat_status choose(const remat_portfolio *p, const answer_wish *w, double below, bool brief,
+                           remat_schedule *ret_schedule, remat_error *error)
+{
+    const answer_choice choice = {.tables = p->tables,
+                                  .n = p->n,
+                                  .name = p->name,
+                                  .problem = w->problem,
+                                  .budget = w->budget,
+                                  .alignment = w->alignment,
+                                  .below = below,
+                                  .brief = brief};
+    return answer_choose(&choice, ret_schedule, error);
+}
+
+/* What a search over the link began without, as its layout takes long to find, and did not beat. */
+static remat_status choose_at_last(const remat_portfolio *p, const answer_wish *w,
+                                   remat_schedule *best, remat_error *error)
+{
+    remat_schedule other = {0};
+    const double below = best->solver ? best->simulation.makespan : INFINITY;
+    remat_status status = w->alignment ? choose(p, w, below, false, &other, error) : REMAT_OK;
+    if (status || !other.solver)
+        return status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    answer_keep_faster(&other, best);
+    remat_schedule_clear(&other);
+    return answer_mix_on(w, best, error);
+}
+
 /* What an answer is made of; moments are the caller's to free. */
 typedef struct findings {
     remat_schedule best; /* none: nothing fits */
@@ -663,8 +732,7 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
                                                       : 0.5};
     const remat_host host = answer_part_host(&part);
     w->host = &host;
-    remat_status status = remat_best_schedule(p->tables, p->n, p->name, problem, w->budget,
-                                              w->alignment, &f->best, error);
+    remat_status status = choose(p, w, 0, mixes_first, &f->best, error);
     if (!status)
         remat_host_found(w->host, f->best.simulation.makespan, 0);
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
@@ -678,6 +746,8 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
                           f->floor.bytes <= w->budget;
     if (!status && searches && mixes_first) {
         status = mix_first(p, w, f->moments, &f->best, error);
+        if (!status)
+            status = choose_at_last(p, w, &f->best, error);
     } else {
         if (!status && searches)
             status = search(p, w, f->moments, &f->best, error);

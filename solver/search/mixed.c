@@ -409,7 +409,8 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        remat_operations *ret_list, remat_error *error)
 {
     const bool few = profile->n_nodes <= FEWER;
-    const size_t seeds = profile->n_nodes <= SMALL ? SEEDS : efforts[effort].seeds;
+    const bool small = profile->n_nodes <= SMALL && start->length <= LONG;
+    const size_t seeds = small ? SEEDS : efforts[effort].seeds;
     mixing *x = calloc(1, sizeof *x);
     if (!x)
         return remat_fail_memory(error);

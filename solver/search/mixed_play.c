@@ -6,10 +6,14 @@
 
 /* ---- the pass from the end: uses and bytes ---- */
 
-/* Bytes during one item: what is made there and used by nobody, workspace; and what is not there
- * before it. */
+/* Where the pass is. It is a local of look_back alone, so that it is kept in registers. */
 typedef struct moment {
-    double extra, begins;
+    double extra, begins;      /* bytes during the item: what is made there and used by nobody,
+                                  workspace; and what is not there before it */
+    double alive;              /* bytes across the item */
+    double least;              /* the runs before it take no less */
+    double compute, copying;   /* time of the runs from it on; of all copies that they need */
+    uint32_t n_open, n_wanted; /* what has a use so far; what is wanted */
 } moment;
 
 /* x is there from here to its last use, or during this item alone. */
@@ -19,29 +23,29 @@ static inline void lives(mixer *m, uint32_t x, moment *here)
     const bool used = m->last[x] != NONE;
     here->extra += used ? 0 : bytes;
     here->begins += used ? bytes : 0;
-    m->n_open -= used;
+    here->n_open -= used;
     m->last[x] = NONE;
 }
 
-static inline void uses(mixer *m, uint32_t x, uint32_t i)
+static inline void uses(mixer *m, uint32_t x, uint32_t i, moment *here)
 {
     if (m->last[x] != NONE)
         return;
     m->last[x] = i;
-    m->alive += m->t->bytes[x];
-    m->n_open++;
+    here->alive += m->t->bytes[x];
+    here->n_open++;
 }
 
 /* They are there from the first backward that touches one to the last. B of an in-place node puts
  * its input's where its own is, if that one starts there. */
-static void touch_gradients(mixer *m, const task *one, moment *here)
+static inline void touch_gradients(mixer *m, const task *one, moment *here)
 {
     const things *t = m->t;
     const uint32_t own = t->gradients[one->gradients];
     for (uint32_t k = one->gradients; k < one->end_gradients; k++) {
         const uint32_t u = t->gradients[k];
         if (m->touches[u] == t->gradient_touches[u] && u < t->n)
-            m->alive += t->gradient[u];
+            here->alive += t->gradient[u];
         if (--m->touches[u] > 0)
             continue;
         here->begins += t->gradient[u];
@@ -51,7 +55,7 @@ static void touch_gradients(mixer *m, const task *one, moment *here)
 }
 
 /* What a forward makes, and of that whether it saves. */
-static run_cost make_backwards(mixer *m, const item *it, uint32_t i, moment *here)
+static inline run_cost make_backwards(mixer *m, const item *it, uint32_t i, moment *here)
 {
     const things *t = m->t;
     const task *one = &t->tasks[it->id];
@@ -70,7 +74,7 @@ static run_cost make_backwards(mixer *m, const item *it, uint32_t i, moment *her
     return saves ? t->saving[it->id] : it->way == 0 ? one->own : forward_cost(t, it->id, it->way);
 }
 
-static void run_backwards(mixer *m, const item *it, uint32_t i, moment *here)
+static inline void run_backwards(mixer *m, const item *it, uint32_t i, moment *here)
 {
     const things *t = m->t;
     const task *one = &t->tasks[it->id];
@@ -81,20 +85,21 @@ static void run_backwards(mixer *m, const item *it, uint32_t i, moment *here)
         touch_gradients(m, one, here);
     here->extra += cost.bytes;
     m->takes[i] = cost.time;
-    m->compute += cost.time;
+    here->compute += cost.time;
+    here->least -= it->way == 0 ? one->least : 0;
     for (uint32_t k = one->reads; k < one->end; k++)
-        uses(m, t->list[k], i);
+        uses(m, t->list[k], i, here);
 }
 
 /* Alone on the link. */
-static double copy_time(const things *t, uint32_t x, bool out)
+static inline double copy_time(const things *t, uint32_t x, bool out)
 {
     const double bandwidth = out ? t->link->to_host : t->link->to_device;
     return t->link->latency + t->copied[x] / bandwidth;
 }
 
 /* Deaths that liveness leaves to us: of what is copied, and of graph inputs. */
-static void dies_at(mixer *m, uint32_t x, uint32_t i)
+static inline void dies_at(mixer *m, uint32_t x, uint32_t i)
 {
     m->death_thing[m->n_deaths] = x;
     m->death_next[m->n_deaths] = m->marks[i] & DEATHS ? m->dies[i] : NONE;
@@ -104,7 +109,7 @@ static void dies_at(mixer *m, uint32_t x, uint32_t i)
 
 enum { STAYS, LEAVES, HAS_LEFT }; /* what a graph input does */
 
-static void copy_backwards(mixer *m, const item *it, uint32_t i, moment *here)
+static inline void copy_backwards(mixer *m, const item *it, uint32_t i, moment *here)
 {
     const uint32_t x = it->id;
     if (it->kind == FETCH && m->last[x] == NONE) {
@@ -113,16 +118,19 @@ static void copy_backwards(mixer *m, const item *it, uint32_t i, moment *here)
         if (is_input(m->t, x))
             dies_at(m, x, m->last[x]);
         lives(m, x, here);
-        m->n_wanted += !m->wanted[x];
+        here->copying += copy_time(m->t, x, false);
+        if (m->wanted[x])
+            return;
         m->wanted[x] = true;
-        m->copying += copy_time(m->t, x, false);
+        here->n_wanted++;
+        here->copying += copy_time(m->t, x, true);
     } else if (!m->wanted[x] && m->leaves[x] != LEAVES) {
         /* a graph input that nobody reads again may leave for good, but not without a copy */
         m->marks[i] = SKIPPED;
     } else {
-        uses(m, x, i);
-        m->copying += copy_time(m->t, x, true);
-        m->n_wanted -= m->wanted[x];
+        uses(m, x, i, here);
+        here->copying += m->wanted[x] ? 0 : copy_time(m->t, x, true);
+        here->n_wanted -= m->wanted[x];
         m->wanted[x] = false;
         m->leaves[x] = m->leaves[x] == LEAVES ? HAS_LEFT : m->leaves[x];
         dies_at(m, x, m->last[x]);
@@ -150,61 +158,64 @@ static uint32_t look_ahead(mixer *m, const row *r, double *ret_least)
 }
 
 /* At the end: gradients of graph inputs, what stays, what the graph answers. */
-static void reset(mixer *m, uint32_t length)
+static inline void reset(mixer *m, uint32_t length, moment *here)
 {
     const things *t = m->t;
     memset(m->last, 0xff, t->n_things * sizeof *m->last);
     memcpy(m->touches, t->gradient_touches, t->n_values * sizeof *m->touches);
     memset(m->wanted, 0, t->n_things);
-    m->n_deaths = m->n_open = m->n_wanted = 0;
-    m->compute = m->copying = 0;
+    m->n_deaths = 0;
     m->marks[length] = 0;
-    m->alive = t->first_gradients;
+    here->alive = t->first_gradients;
     for (uint32_t x = t->n; x < t->n + t->profile->n_inputs; x++) {
         if (m->leaves[x] != STAYS)
             continue;
         m->last[x] = length;
-        m->alive += t->bytes[x];
+        here->alive += t->bytes[x];
     }
     for (uint32_t k = 0; k < t->profile->n_outputs; k++)
-        uses(m, t->profile->outputs[k], length);
+        uses(m, t->profile->outputs[k], length, here);
 }
 
-static bool is_hopeless(const mixer *m, double time, double excess, double most)
+static inline bool is_hopeless(const mixer *m, const moment *here, double excess, double most)
 {
+    const double time = here->least + here->compute + m->toll * here->copying;
     /* a little less, as times are summed in another order */
-    return (time + m->toll * m->copying + m->price * excess) * (1 - 1e-9) > most;
+    return (time + m->price * excess) * (1 - 1e-9) > most;
 }
 
 /* Levels and marks. It ends as soon as it is hopeless. */
 static worth look_back(mixer *m, const row *r, double most)
 {
-    double least;
-    const uint32_t leaving = look_ahead(m, r, &least);
-    worth w = {.valid = true};
-    reset(m, r->length);
-    for (uint32_t i = r->length; i-- > 0;) {
-        moment here = {0, 0};
+    moment here = {0};
+    const uint32_t leaving = look_ahead(m, r, &here.least);
+    worth w = {.valid = true, .hopeless = is_hopeless(m, &here, 0, most)};
+    reset(m, r->length, &here);
+    for (uint32_t i = r->length; i-- > 0 && !w.hopeless;) {
+        here.extra = here.begins = 0;
         m->marks[i] = 0;
         if (r->items[i].kind == RUN)
             run_backwards(m, &r->items[i], i, &here);
         else
             copy_backwards(m, &r->items[i], i, &here);
-        m->level[i] = m->marks[i] & SKIPPED ? 0 : m->alive + here.extra;
+        const double level = m->marks[i] & SKIPPED ? 0 : here.alive + here.extra;
+        m->level[i] = level;
         m->extra[i] = here.extra;
-        m->alive -= here.begins;
-        if (m->level[i] <= m->t->budget)
+        here.alive -= here.begins;
+        if (level <= m->t->budget && r->items[i].kind != FETCH)
             continue;
-        w.excess += m->level[i] - m->t->budget;
-        w.hopeless = is_hopeless(m, least, w.excess, most);
-        if (w.hopeless)
-            return w;
+        w.excess += larger(level - m->t->budget, 0);
+        w.hopeless = is_hopeless(m, &here, w.excess, most);
     }
-    w.valid = m->n_wanted == 0 && m->n_open == leaving; /* nothing is read that was never made */
+    if (w.hopeless)
+        return w;
+    w.valid = here.n_wanted == 0 && here.n_open == leaving; /* nothing is read that was not made */
     if (w.valid && m->t->profile->n_states > 0)
         w.valid = mixed_count_states(m, r, &w.excess);
-    w.copying = m->copying;
-    w.hopeless = is_hopeless(m, m->compute, w.excess, most);
+    m->compute = here.compute;
+    w.copying = here.copying;
+    here.least = 0; /* but for rounding */
+    w.hopeless = is_hopeless(m, &here, w.excess, most);
     return w;
 }
 

@@ -130,12 +130,9 @@ typedef struct mixer {
     uint32_t *dies;        /* by item: the first of the deaths there, if it is marked */
     uint32_t *death_thing, *death_next;
     uint32_t n_deaths;
-    uint32_t n_open, n_wanted; /* what has a use so far; what is wanted */
-    double alive;              /* bytes across an item */
-    double compute;            /* time of all runs */
-    double copying;            /* time of all copies, both ways */
-    double *copy_end, *ready;  /* by thing */
-    uint32_t *pending;         /* things that died with their copy under way */
+    double compute;           /* time of all runs */
+    double *copy_end, *ready; /* by thing */
+    uint32_t *pending;        /* things that died with their copy under way */
     uint32_t n_pending;
     double pending_bytes;
     remat_status status;
