@@ -8,6 +8,7 @@
  * Weights are blurred by chance, halve now and then, and begin anew with every run. It knows no
  * "there is none", and is at its best where the depth-first search is at its worst: some hundred
  * blocks of which a few moments are full to a thousandth and all others are not. */
+#include "model/arrays.h"
 #include "model/layout_pack.h"
 #include "model/numbers.h"
 
@@ -29,6 +30,11 @@ typedef struct neighbour {
     uint64_t below, above; /* of the block itself; of the other */
 } neighbour;
 
+/* Sections of a block. */
+typedef struct extent {
+    uint32_t first, last;
+} extent;
+
 typedef struct limit {
     uint64_t at, weight;
 } limit;
@@ -38,6 +44,8 @@ typedef struct ejection {
     uint64_t capacity, alignment, random;
     size_t *first; /* by block: of its neighbours */
     neighbour *neighbours;
+    size_t n_neighbours;
+    extent *extents;
     uint64_t *offsets, *weight; /* by block */
     bool *placed;
     uint32_t *waiting; /* a stack */
@@ -52,8 +60,6 @@ typedef struct ejection {
 static bool meet(const packing *k, const pack_block *a, const pack_block *b, neighbour *n)
 {
     n->below = n->above = 0;
-    if (a->first > b->last || b->first > a->last)
-        return false;
     for (uint32_t i = a->first_span; i < a->first_span + a->n_spans; i++)
         for (uint32_t j = b->first_span; j < b->first_span + b->n_spans; j++) {
             const pack_span *s = &k->spans[i], *t = &k->spans[j];
@@ -65,24 +71,40 @@ static bool meet(const packing *k, const pack_block *a, const pack_block *b, nei
     return n->below > 0 && n->above > 0;
 }
 
-/* Fills neighbours if there is room for them. Returns how many there are. */
-static size_t find_neighbours(ejection *e)
+/* Blocks whose sections meet its own, itself among them, into waiting, which nothing does yet.
+ * Returns how many. */
+static uint32_t find_near(ejection *e, uint32_t block)
+{
+    const extent own = e->extents[block];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->k->n_blocks; i++) {
+        e->waiting[n] = i;
+        n += (e->extents[i].first <= own.last) & (e->extents[i].last >= own.first);
+    }
+    return n;
+}
+
+/* Ends where they are too many. */
+static remat_status find_neighbours(ejection *e)
 {
     const packing *k = e->k;
-    size_t n = 0;
-    for (uint32_t a = 0; a < k->n_blocks; a++) {
+    size_t n = 0, capacity = 0;
+    for (uint32_t i = 0; i < k->n_blocks; i++)
+        e->extents[i] = (extent){k->blocks[i].first, k->blocks[i].last};
+    for (uint32_t a = 0; a < k->n_blocks && n <= MOST_NEIGHBOURS; a++) {
+        const uint32_t near = find_near(e, a);
         e->first[a] = n;
-        for (uint32_t b = 0; b < k->n_blocks; b++) {
-            neighbour one = {.block = b};
-            if (a == b || !meet(k, &k->blocks[a], &k->blocks[b], &one))
-                continue;
-            if (e->neighbours)
-                e->neighbours[n] = one;
-            n++;
+        if (!model_reserve(&e->neighbours, &capacity, n + near, sizeof *e->neighbours))
+            return REMAT_NO_MEMORY;
+        for (uint32_t i = 0; i < near; i++) {
+            neighbour one = {.block = e->waiting[i]};
+            if (one.block != a && meet(k, &k->blocks[a], &k->blocks[one.block], &one))
+                e->neighbours[n++] = one;
         }
     }
     e->first[k->n_blocks] = n;
-    return n;
+    e->n_neighbours = n;
+    return REMAT_OK;
 }
 
 /* ---- a step ---- */
@@ -216,7 +238,9 @@ static bool allocate(ejection *e)
     e->waiting = malloc(n * sizeof *e->waiting);
     e->begins = malloc(2 * n * sizeof *e->begins);
     e->ranks = malloc(n * sizeof *e->ranks);
-    if (!e->first || !e->offsets || !e->placed || !e->waiting || !e->begins || !e->ranks)
+    e->extents = malloc(n * sizeof *e->extents);
+    if (!e->first || !e->offsets || !e->placed || !e->waiting || !e->begins || !e->ranks ||
+        !e->extents)
         return false;
     e->weight = e->offsets + n;
     e->ends = e->begins + n;
@@ -232,6 +256,7 @@ static void clear(ejection *e)
     free(e->waiting);
     free(e->begins);
     free(e->ranks);
+    free(e->extents);
 }
 
 remat_status pack_eject(packing *k, uint64_t alignment, uint64_t capacity, const remat_host *host,
@@ -242,17 +267,10 @@ remat_status pack_eject(packing *k, uint64_t alignment, uint64_t capacity, const
                   .alignment = alignment,
                   .random = UINT64_C(0x9E3779B97F4A7C15)};
     *ret_found = false;
-    size_t n = allocate(&e) ? find_neighbours(&e) : SIZE_MAX;
-    if (n <= MOST_NEIGHBOURS)
-        e.neighbours = malloc((n + 1) * sizeof *e.neighbours);
-    remat_status status = n <= MOST_NEIGHBOURS && !e.neighbours ? REMAT_NO_MEMORY : REMAT_OK;
-    if (n == SIZE_MAX)
-        status = REMAT_NO_MEMORY;
-    if (!status && e.neighbours) {
-        find_neighbours(&e);
+    remat_status status = allocate(&e) ? find_neighbours(&e) : REMAT_NO_MEMORY;
+    if (!status)
         pack_sort(k, PACK_TWA, NULL, e.ranks);
-    }
-    while (!status && e.neighbours && !*ret_found && work > 0) {
+    while (!status && e.n_neighbours <= MOST_NEIGHBOURS && !*ret_found && work > 0) {
         status = run(&e, host, &work);
         *ret_found = !status && e.n_waiting == 0;
     }
