@@ -5,7 +5,10 @@
 #include "remat/improve.h"
 #include "remat/table.h"
 
-enum { ANSWER_NAMED_NODES = 24 }; /* up to so many a second more at most was seen */
+enum {
+    ANSWER_NAMED_NODES = 24, /* up to so many a second more at most was seen */
+    ANSWER_SOME_NODES = 400  /* a quick search of so many takes a second or two */
+};
 
 /* The searches for one answer: what each was asked and found. {0} is none yet. */
 typedef struct answer_searches {
