@@ -1,10 +1,9 @@
 """remat: train a model within a memory budget, at the least cost in time.
 
-    model = remat.fit(model, example_inputs, budget="8GiB")
+model = remat.fit(model, example_inputs, budget="8GiB")
 
-and nothing else changes. remat.profile measures only; remat.compare measures a table of budgets. Without torch there are
-remat.solve (a schedule of a profile), remat.plan (a model on a device) and remat.Client.
-"""
+and nothing else changes. remat.profile measures only; remat.compare measures a table of budgets. Without torch there are remat.solve (a schedule of a
+profile), remat.plan (a model on a device) and remat.Client."""
 
 from typing import Any
 

@@ -272,17 +272,16 @@ def auto_budget(model: Optional[torch.nn.Module], device: torch.device) -> int:
 def backend(budget: Budget = "auto", **more: Any) -> Backend:
     """For torch.compile(model, backend=remat.backend(...), dynamic=False). Torch 2.4 or later.
 
-    budget: of each compiled graph's forward and backward: bytes, "8GiB", "60%" of what it is predicted to take when nothing is computed twice, or
-    "auto" (a share of the memory that is free). Activations, gradients, those of the parameters too, workspaces and inputs that are no parameters
-    count. A graph break makes two graphs, and is said once. server, token, solver, effort, reserved, cache, repeats: as for fit. offline: "error", or
-    "plain" for the graph's own order, with a warning, when the service does not answer. never: names of operators ("aten.topk", "my.route") that must
-    not run twice; random operators, collectives and what a selective checkpoint policy must save never do. inner: None runs the operations one by
-    one; "inductor" hands both halves to Inductor, which fuses and orders them as it likes: what is saved for the backward is the schedule's then, the
-    peak is not. loss: bytes that the loss takes beside the results and their gradients, forward and backward, and as a third what stays behind its
-    number to the end of the backward. gradients: False, those of the parameters do not count. link: to the host's memory, as for fit.
+    budget: of each compiled graph's forward and backward: bytes, "8GiB", "60%" of what it is predicted to take when nothing is computed twice, or "auto" (a
+    share of the memory that is free). Activations, gradients, those of the parameters too, workspaces and inputs that are no parameters count. A graph break
+    makes two graphs, and is said once. server, token, solver, effort, reserved, cache, repeats: as for fit. offline: "error", or "plain" for the graph's own
+    order, with a warning, when the service does not answer. never: names of operators ("aten.topk", "my.route") that must not run twice; random operators,
+    collectives and what a selective checkpoint policy must save never do. inner: None runs the operations one by one; "inductor" hands both halves to
+    Inductor, which fuses and orders them as it likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes
+    beside the results and their gradients, forward and backward, and as a third what stays behind its number to the end of the backward. gradients: False,
+    those of the parameters do not count. link: to the host's memory, as for fit.
 
-    Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward, compilation fails with the reason.
-    """
+    Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward, compilation fails with the reason."""
     return Backend(budget, **more)
 
 

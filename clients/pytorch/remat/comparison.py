@@ -59,13 +59,12 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
             loss: Optional[Callable[[Any], torch.Tensor]] = None, steps: int = 5, checkpointed: Tuple[type, ...] = (), **more: Any) -> Comparison:
     """Several ways to run a step (forward, loss, backward), `steps` times each, in turns; medians.
 
-    They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a Sequential if there
-    are none), each budget, and the budget with which the step takes no more than the checkpointed one was measured to take.
+    They are plain execution, torch.utils.checkpoint of every module of the classes `checkpointed` (of every part of a Sequential if there are none), each
+    budget, and the budget with which the step takes no more than the checkpointed one was measured to take.
 
-    loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU
-    thread those in which it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients,
-    with the inputs added. The model ends without a schedule; the gradients of its parameters are set to None. Raises as fit does.
-    """
+    loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU thread those in which
+    it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients, with the inputs added. The model ends
+    without a schedule; the gradients of its parameters are set to None. Raises as fit does."""
     args, kwargs = arguments_of(example_inputs)
     run = _Step(model, args, kwargs, loss or _sum, device_of(model, (args, kwargs)))
     ways = [_Way("plain")]

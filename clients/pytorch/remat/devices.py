@@ -1,7 +1,6 @@
 """What operations take on a device that need not be there: the roofline of solver/plan/device.c, over the same table.
 
-A kernel takes the larger of what its arithmetic and its traffic take, at the part of the peaks that kernels of its class and size reach, after its launch.
-"""
+A kernel takes the larger of what its arithmetic and its traffic take, at the part of the peaks that kernels of its class and size reach, after its launch."""
 
 from __future__ import annotations
 

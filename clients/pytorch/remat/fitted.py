@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import weakref
 from types import FunctionType
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -104,7 +105,9 @@ class Fitted(Forward):
         self._prepared = self._known()
         self.backend = Backend(self.budget, **self._options)
         self._flight = Flight(self.backend.stage) if self.backend.stage else None
-        self._run = torch.compile(_alone(plain_forward(self.model)), backend=self.backend, dynamic=self.dynamic)
+        run, backend = _alone(plain_forward(self.model)), weakref.ref(self.backend)  # Dynamo keeps for good what it is given
+        self._run = torch.compile(run, backend=lambda *graph: backend()(*graph), dynamic=self.dynamic)
+        weakref.finalize(self, torch._dynamo.eval_frame.remove_from_cache, run.__code__)  # and what it made of it
 
     @property
     def pieces(self) -> List[Any]:

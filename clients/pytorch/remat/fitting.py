@@ -51,12 +51,11 @@ def one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
 @one_at_a_time
 def profile(model: Modules, example_inputs: Any, path: Optional[Union[str, Path]] = None, *, name: Optional[str] = None,
             repeats: int = 3, device_model: Union[None, str, Dict[str, Any]] = None) -> Dict[str, Any]:
-    """The joint profile (remat-profile/1) of a step of the model; with path, also writes it there. Measured on the model's own device; or with
-    device_model (a name such as "a100-80gb", an entry or file of remat.calibrate) from shapes alone, for a model that may be on the meta device.
+    """The joint profile (remat-profile/1) of a step of the model; with path, also writes it there. Measured on the model's own device; or with device_model
+    (a name such as "a100-80gb", an entry or file of remat.calibrate) from shapes alone, for a model that may be on the meta device.
 
-    example_inputs: a tensor, a tuple of arguments, or a dict of keyword arguments, as in training; mode (train or eval) and autocast count too. The
-    model, its buffers and the random generators end as they began. Raises CaptureError.
-    """
+    example_inputs: a tensor, a tuple of arguments, or a dict of keyword arguments, as in training; mode (train or eval) and autocast count too. The model,
+    its buffers and the random generators end as they began. Raises CaptureError."""
     found = (planned.profile(model, example_inputs, device_model, name) if device_model is not None else planned.measured(model, example_inputs, name, repeats))
     if path is not None:
         Path(path).write_text(json.dumps(found, indent=1))
@@ -83,19 +82,18 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
     free), or "device": what its memory, or that of device_model (an entry of the table of devices), leaves beside weights and what the optimizer (one, or
     "adamw" and its like) holds. Activations, their gradients, intermediates and workspaces count and so do the gradients of the parameters; parameters do
     not. gradients: False: those of the parameters do not count, and a percentage is of what storing everything is predicted to take. loss: makes one number
-    of what the model returns, as the training does; what it takes is measured. Without it a model that returns one number is taken to return its loss, and
-    of any other one the cross entropy of every result is counted. reserved: bytes taken off the budget first. check: end with steps on the example, and on
+    of what the model returns, as the training does; what it takes is measured. Without it a model that returns one number is taken to return its loss, and of
+    any other one the cross entropy of every result is counted. reserved: bytes taken off the budget first. check: end with steps on the example, and on
     another input, that must be the plain ones (CheckError); for these, and for a percentage, the plain step must fit the device. server, token: or
     REMAT_SERVER, REMAT_TOKEN. solver: as the service understands it. effort: "quick", or "thorough", which searches longer for a faster schedule (solvers
-    auto and interval). cache: folder of schedules and of what was measured. offline: "error" or "plain" when the service does not answer and nothing is
-    kept. link: to the host's memory, over which values may leave and come back beside the computation: "measured", "pcie4-x16", "25GB/s", or members of the
+    auto and interval). cache: folder of schedules and of what was measured. offline: "error" or "plain" when the service does not answer and nothing is kept.
+    link: to the host's memory, over which values may leave and come back beside the computation: "measured", "pcie4-x16", "25GB/s", or members of the
     service's Link. in_flight, microbatches: the model is a stage of torch.distributed.pipelining, the example a micro-batch (with requires_grad for all but
     the first stage), so many are held at once (pipelines.in_flight) and so many make a step, of which the budget is then, with what the runtime keeps.
     Without loss= the outputs are sent on; the last stage needs it.
 
     Under no_grad the model runs as without a schedule. Other shapes, modes and states get a schedule when they first come. Raises CaptureError, BudgetError
-    (with minimum_budget), ServiceError.
-    """
+    (with minimum_budget), ServiceError."""
     distributed = isinstance(model, torch.nn.parallel.DistributedDataParallel)
     example = Example(model.module if distributed else model, example_inputs)
     if budget == "device":

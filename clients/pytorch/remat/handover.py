@@ -1,9 +1,8 @@
 """Gradients that reach autograd as they are made.
 
-The backward of a compiled piece is one node of autograd, whose gradients all come at its end. Here that node only keeps what the backward begins with;
-before each group of inputs stands a node of ours, the identity in the forward, whose backward runs the list on to the group's last contribution. Autograd
-gives the latest node precedence and accumulates at once, so gradients, hooks, buckets and optimizers run in the order of the list.
-"""
+The backward of a compiled piece is one node of autograd, whose gradients all come at its end. Here that node only keeps what the backward begins with; before
+each group of inputs stands a node of ours, the identity in the forward, whose backward runs the list on to the group's last contribution. Autograd gives the
+latest node precedence and accumulates at once, so gradients, hooks, buckets and optimizers run in the order of the list."""
 
 from __future__ import annotations
 

@@ -22,10 +22,9 @@ from .steps import assumed_loss
 class TrainerCallback(transformers.TrainerCallback):
     """Fits the model at the first batch, within whatever accelerate wraps around it, and says so in one line.
 
-    budget, more: as for remat.fit. A percentage is of what a plain step with that batch takes; where a later, larger batch
-    does not fit those bytes, it is of that one, and the line comes again. gradient checkpointing of transformers is turned
-    off: the schedule does its work. forward.fitted is what remat.fit gives a model.
-    """
+    budget, more: as for remat.fit. A percentage is of what a plain step with that batch takes; where a later, larger batch does not fit those bytes, it is of
+    that one, and the line comes again. gradient checkpointing of transformers is turned off: the schedule does its work. forward.fitted is what remat.fit
+    gives a model."""
 
     def __init__(self, budget: Budget = "60%", *, check: bool = True, **more: Any) -> None:
         self.budget, self.check, self.options = budget, check, options_of(**more)

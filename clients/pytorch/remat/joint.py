@@ -1,9 +1,8 @@
 """A joint graph of AOTAutograd, forward and backward in one, read as operations that make values.
 
-A value is one tensor's bytes: result k of an operation. Views of it, and elements of tuples, are no operations: they are
-made again wherever they are used. Between the two halves stand two nodes of ours: the one at which the forward ends,
-which needs all of its results, and the loss outside, which makes the tangents.
-"""
+A value is one tensor's bytes: result k of an operation. Views of it, and elements of tuples, are no operations: they are made again wherever they are used.
+Between the two halves stand two nodes of ours: the one at which the forward ends, which needs all of its results, and the loss outside, which makes the
+tangents."""
 
 from __future__ import annotations
 
@@ -436,7 +435,8 @@ def profile_of(joint: Joint, name: str, costs: Dict[str, Cost], resident: Frozen
         if op.name == END:
             inputs, workspace = inputs + [TURN] * stage.several, loss[0]
         if op.node is not None:
-            inputs += [n.name for n in _primals(joint, op.node) if n.name not in resident]
+            bases = dict.fromkeys(joint.base[n][0] for n in op.node.all_input_nodes)
+            inputs += [b.name for b in bases if b.op == "placeholder" and b not in joint.tangents and b.name not in resident]
         if op.ordered:  # by a result of no bytes, from each to the next
             inputs += [last] if last else []
             last = f"{op.name}:{len(outputs)}" if op.node is not None else op.name
@@ -464,8 +464,3 @@ def _come_late(nodes: List[Dict[str, Any]], outputs: Set[str]) -> None:
             node["inputs"].append(TURN)
         if TURN in node["inputs"] or late & {i.split(":")[0] for i in node["inputs"]}:
             late.add(node["id"])
-
-
-def _primals(joint: Joint, node: fx.Node) -> List[fx.Node]:
-    bases = [joint.base[n][0] for n in node.all_input_nodes]
-    return [b for b in dict.fromkeys(bases) if b.op == "placeholder" and b not in joint.tangents]

@@ -32,9 +32,8 @@ class _Profile(profiler.profile):
 class Recorder:
     """with Recorder(device) as r: r.mark() ...; then r.segments, one for each mark but the last.
 
-    Single-threaded. On CPU a block that was allocated before the recorder began should not be freed while it records:
-    its bytes are not known, or are those of a block that an earlier recorder saw there.
-    """
+    Single-threaded. On CPU a block that was allocated before the recorder began should not be freed while it records: its bytes are not known, or are those
+    of a block that an earlier recorder saw there."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

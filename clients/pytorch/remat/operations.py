@@ -18,7 +18,7 @@ from .client import Cache
 from .errors import CaptureError
 from .joint import Cost, Joint, name_of
 from .memory import Recorder
-from .tensors import tensors_of
+from .tensors import amount, tensors_of
 
 LONG = 0.2  # seconds, from which an operation is timed once
 BANDWIDTH = 5e3  # bytes a microsecond, of an operation that cannot run on numbers like these
@@ -64,7 +64,8 @@ def _measure(nodes: Dict[str, fx.Node], module: fx.GraphModule, device: torch.de
                 result = run()
                 recorder.mark()
             except Exception:  # numbers that it cannot run on, such as indices of another operation
-                costs[key] = [_guess(node), 0]
+                tensors = [t for n in (*node.all_input_nodes, node) for t in tree_flatten(n.meta.get("val"))[0] if isinstance(t, torch.Tensor)]
+                costs[key] = [amount(tensors) / BANDWIDTH, 0]
                 continue
             made.append((key, _own(result, run)))
             del result
@@ -142,11 +143,6 @@ def _own(result: Any, run: Any) -> int:
     parts = [p for t in tensors_of(result) for p in ((t._indices(), t._values()) if t.layout == torch.sparse_coo else (t,))]
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in parts}
     return sum(size for place, size in storages.items() if place not in there)
-
-
-def _guess(node: fx.Node) -> float:
-    tensors = [t for n in (*node.all_input_nodes, node) for t in tree_flatten(n.meta.get("val"))[0] if isinstance(t, torch.Tensor)]
-    return sum(t.numel() * t.element_size() for t in tensors) / BANDWIDTH
 
 
 def _key(node: fx.Node, module: fx.GraphModule) -> str:

@@ -1,7 +1,6 @@
 """The two modules of a joint graph under an order of runs: repeated operations and their order are the schedule.
 
-FX's code drops every value after its last use, so a value is alive from its run to its last use before the next one.
-"""
+FX's code drops every value after its last use, so a value is alive from its run to its last use before the next one."""
 
 from __future__ import annotations
 

@@ -1,14 +1,12 @@
 """Stages of a pipeline, as torch.distributed.pipelining runs them: several micro-batches at once, of which the runtime keeps more than a step does.
 
-Rank i of p has n micro-batches in flight: their forwards have run, their backwards have not. What one of them holds at its turn counts n times in a
-schedule, what works besides counts once; what the runtime keeps through the step comes off the budget.
-"""
+Rank i of p has n micro-batches in flight: their forwards have run, their backwards have not. What one of them holds at its turn counts n times in a schedule,
+what works besides counts once; what the runtime keeps through the step comes off the budget."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import gc
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -106,11 +104,8 @@ class Flight:
         token = _Token()
         for node in {t.grad_fn for t in tensors_of(result) if t.grad_fn is not None}:
             self._waiting.add(token)
-            node.register_prehook(functools.partial(self._ends, token))
+            node.register_prehook(lambda _, token=token: self._waiting.discard(token))
         return result
-
-    def _ends(self, token: "_Token", _: Any) -> None:
-        self._waiting.discard(token)
 
 
 class _Token:

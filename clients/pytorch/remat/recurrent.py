@@ -1,10 +1,9 @@
 """nn.LSTM, nn.GRU and nn.RNN as operations of a joint graph: one for each layer's forward, one for its backward.
 
-Torch would make some thirty operations of each step, several times slower than its own loop. Here a layer runs as it does in a plain step. Where that is
-one operator of a library, as nn.LSTM on a CPU is one of oneDNN's, the graph has this operator with what it keeps for its backward. Else the backward of a
-layer runs it again first, so that nothing of its steps is held between the two, and what they take is the workspace of one operation. Where that is too
-much, a layer's steps run in several spans, each with operations of its own: sums over the steps are then in another order. Torch 2.4 or later.
-"""
+Torch would make some thirty operations of each step, several times slower than its own loop. Here a layer runs as it does in a plain step. Where that is one
+operator of a library, as nn.LSTM on a CPU is one of oneDNN's, the graph has this operator with what it keeps for its backward. Else the backward of a layer
+runs it again first, so that nothing of its steps is held between the two, and what they take is the workspace of one operation. Where that is too much, a
+layer's steps run in several spans, each with operations of its own: sums over the steps are then in another order. Torch 2.4 or later."""
 
 from __future__ import annotations
 

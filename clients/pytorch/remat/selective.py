@@ -22,19 +22,15 @@ _REPEATS = 3
 def policy(fitted: Any) -> Callable[[], Tuple[Any, Any]]:
     """A context_fn for torch.utils.checkpoint.checkpoint(model, ..., use_reentrant=False, context_fn=remat.policy(fitted)).
 
-    fitted: a fitted model, what remat.backend gave, or one of its pieces. Saved are the results of those operations that the schedule keeps
-    from forward to backward, by operator and number of call; everything else is computed again, in one go, so that only this much of the
-    schedule is left: not what is computed twice within the forward, not the order. Random operators are always run again, from the
-    generator's saved state. Raises CaptureError where there are more pieces than one.
-    """
+    fitted: a fitted model, what remat.backend gave, or one of its pieces. Saved are the results of those operations that the schedule keeps from forward to
+    backward, by operator and number of call; everything else is computed again, in one go, so that only this much of the schedule is left: not what is
+    computed twice within the forward, not the order. Random operators are always run again, from the generator's saved state. Raises CaptureError where there
+    are more pieces than one."""
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
     saved = _saved_calls(_piece(fitted))
 
-    def contexts() -> Tuple[Any, Any]:
-        return create_selective_checkpoint_contexts(_Decide(saved))
-
-    return contexts
+    return lambda: create_selective_checkpoint_contexts(_Decide(saved))
 
 
 def _piece(fitted: Any) -> Piece:

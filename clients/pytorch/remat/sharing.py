@@ -1,7 +1,6 @@
 """One budget for a forward that runs as several graphs, as it does after graph breaks.
 
-While one graph runs, those before it hold what their backwards need, and in its backward those after it have left the gradients of their parameters.
-"""
+While one graph runs, those before it hold what their backwards need, and in its backward those after it have left the gradients of their parameters."""
 
 from __future__ import annotations
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections import OrderedDict
-from typing import Any, Iterator, List, Tuple
+from collections import Counter, OrderedDict, defaultdict, deque
+from types import FunctionType, ModuleType
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
+
+ATOMS = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (list, dict, set, OrderedDict, defaultdict, Counter, deque)
+_MOST = 10000  # things that one of them holds: more are data
+_LEFT = (type, FunctionType, ModuleType, torch.nn.Module, torch.Tensor)  # as they are, or looked at by themselves
+_OTHERS = ("torch", "remat", "logging", "threading")  # modules whose objects are not the model's
 
 
 def transformed() -> bool:
@@ -44,29 +51,49 @@ def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
-    """Parameters and attributes of the modules too, and generators, for a forward of which nothing is known."""
+    """Parameters, and what else the modules hold and their code reads of globals, too, and generators, for a forward of which nothing is known."""
     with everything(model, device):
-        generators = [(g, g.get_state()) for g in _generators(model)]
-        parameters = [(p, p.detach().clone()) for p in model.parameters()]
-        attributes = [(vars(module), {**vars(module)}) for module in model.modules()]
-        contents = [(own, own.copy()) for _, before in attributes for own in before.values() if type(own) in (list, dict, set, OrderedDict)]
+        names, held = _held(model)
+        contents = [(own, own.copy()) for own in held if type(own) in _CONTAINERS]
+        tensors = [(t, t.detach().clone()) for t in (*model.parameters(), *(t for t in held if type(t) is torch.Tensor and t.layout == torch.strided))]
+        generators = [(g, g.get_state()) for g in held if isinstance(g, torch.Generator)]
         try:
             yield
         finally:
-            for own, before in contents + attributes:
-                own.clear()
-                own.extend(before) if isinstance(own, list) else own.update(before)
+            for own, before in contents:
+                if len(own) != len(before) or any(a is not b for a, b in zip(_parts(own), _parts(before))):
+                    own.clear()
+                    own.extend(before) if isinstance(own, (list, deque)) else own.update(before)
+            for own, before in names:
+                own.update({name: value for name, value in before.items() if own.get(name) is not value})
             with torch.no_grad():
-                for parameter, before in parameters:
-                    if not torch.equal(parameter, before):
-                        parameter.data.copy_(before)
+                for tensor, before in tensors:
+                    if tensor.shape != before.shape or not torch.equal(tensor, before):
+                        (tensor.data if tensor.shape == before.shape else tensor.data.resize_(before.shape)).copy_(before)
             for generator, state in generators:
                 generator.set_state(state)
 
 
-def _generators(model: torch.nn.Module) -> List[torch.Generator]:
-    """Those that modules have, those of their classes, and those among the globals of these."""
+def _parts(container: Any) -> Any:
+    return [part for pair in container.items() for part in pair] if isinstance(container, dict) else container
+
+
+def _held(model: torch.nn.Module) -> Tuple[List[Tuple[Dict[str, Any], Dict[str, Any]]], List[Any]]:
+    """Globals that the code of the modules reads, with their values; and whatever these and the modules hold, in containers and objects."""
     classes = {c: None for t in {type(module) for module in model.modules()} for c in t.__mro__ if not c.__module__.startswith("torch.")}
-    sources = {c.__module__: None for c in classes if c.__module__ in sys.modules}
-    named = map(vars, [*model.modules(), *classes, *map(sys.modules.get, sources)])
-    return [v for names in named for v in list(names.values()) if isinstance(v, torch.Generator)]
+    names: List[Tuple[Dict[str, Any], Dict[str, Any]]] = []
+    found: Dict[int, Any] = {id(t): None for t in (*model.parameters(), *model.buffers())}
+    pending: List[Any] = [*map(vars, model.modules()), *(value for c in classes for value in vars(c).values())]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, ATOMS) or id(value) in found:
+            continue
+        found[id(value)] = value
+        if isinstance(value, FunctionType) and value.__module__ in {c.__module__ for c in classes}:
+            names.append((value.__globals__, {name: value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__}))
+            pending += names[-1][1].values()
+        elif isinstance(value, (*_CONTAINERS, tuple)) and len(value) <= _MOST:
+            pending += _parts(value)
+        elif hasattr(value, "__dict__") and not isinstance(value, _LEFT) and not type(value).__module__.startswith(_OTHERS):
+            pending += [vars(value), *vars(type(value)).values()]
+    return names, list(found.values())

@@ -13,12 +13,11 @@ from .autocast import casts
 from .errors import CaptureError, CheckError
 from .memory import Recorder
 from .model import Call, Example, plain_forward
-from .states import python_generators
+from .states import ATOMS, python_generators
 from .tensors import amount, map_tensors, storage_of, tensors_of
 
 Forward = Callable[..., Any]
 Loss = Callable[[Any], torch.Tensor]
-_ATOMS = (bool, int, float, complex, str, bytes, type(None))  # attributes of modules that are compared
 Found = List[Tuple[str, Any]]  # what a step made, with names
 
 # How far two steps may be apart, beside the largest number of a tensor: sums in another order differ in the last bits.
@@ -35,7 +34,7 @@ def assumed_loss(result: Any) -> Optional[torch.Tensor]:
     model returns one number, which is the loss."""
     tensors = [t for t in tensors_of(result) if t.requires_grad]
     if not tensors:
-        raise CaptureError("the model returns nothing that needs a gradient: there is no backward to plan for")
+        raise CaptureError("the model returns nothing that needs a gradient (under no_grad nothing does): there is no backward to plan for")
     if len(tensors) == 1 and tensors[0].numel() == 1:
         return None
     tensors = [t.abs() if t.is_complex() else t for t in tensors]
@@ -251,7 +250,7 @@ def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss],
         found += [("torch's generator", torch.get_rng_state()), ("Python's generators", repr(python_generators()))]
         if example.device.type == "cuda":
             found.append(("the generator of the device", torch.cuda.get_rng_state(example.device)))
-        found += [(f"the attributes of \"{path}\"", {name: value for name, value in vars(module).items() if isinstance(value, _ATOMS)})
+        found += [(f"the attributes of \"{path}\"", {name: value for name, value in vars(module).items() if isinstance(value, ATOMS)})
                   for path, module in model.named_modules()]
     return found
 

@@ -1,9 +1,8 @@
 """Copies of values to the host and back, beside the computation: what O, D and P of a schedule do.
 
-A copy runs on a stream of its own; `left` and `arrived` make the stream of the computation wait for it. So a value's memory is
-given back after the copy has read it, and nothing reads what has not come. The host's memory is pinned. On a CPU, where this can be
-tried, copies are made at once and lie outside of torch's allocator.
-"""
+A copy runs on a stream of its own; `left` and `arrived` make the stream of the computation wait for it. So a value's memory is given back after the copy has
+read it, and nothing reads what has not come. The host's memory is pinned. On a CPU, where this can be tried, copies are made at once and lie outside of
+torch's allocator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """remat.fit as a training script uses it, and what it says when it cannot."""
 
 import copy
+import gc
 import inspect
 import math
 import types
@@ -395,3 +396,73 @@ def test_a_model_that_is_left_as_it_is_leaves_others_alone(server):
     step(left, (torch.randn(8, 32),), 0)
     step(model, inputs, 0)
     assert len(model.forward.pieces) == 1 and model.forward.backend.calls == model.forward.pieces
+
+
+class Shelf:
+    def __init__(self):
+        self.n, self.rows = 0, torch.zeros(4, 32)
+
+
+STEPS, SEEN, SUMS = 0, [], torch.zeros(32)
+
+
+class Remembering(nn.Module):
+    """Keeps what it saw where no buffer is, and goes by some of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(32, 32), nn.Tanh())))
+        self.queue, self.sums, self.shelf = torch.zeros(4, 32), {"all": [torch.zeros(32)]}, Shelf()
+
+    def forward(self, x):
+        global STEPS
+        STEPS += 1
+        SEEN.append(STEPS)
+        h = self.layers(x)
+        seen = h.detach()
+        self.queue.add_(seen[:4])
+        self.sums["all"][0] += seen.sum(0)
+        self.shelf.rows.copy_(seen[:4] + self.shelf.n)
+        self.shelf.n += 1
+        SUMS.add_(seen[0])
+        return (h + self.queue[0]).square().mean()
+
+
+@pytest.mark.core
+def test_what_a_forward_keeps_is_as_it_was(server):
+    """Tensors that are no buffers, in attributes, containers, objects and globals, and numbers: none of fit's steps are in them."""
+    global STEPS
+    found = []
+    for budget in (None, "4GiB"):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        STEPS = 0
+        SEEN.clear()
+        SUMS.zero_()
+        model = Remembering()
+        if budget:
+            remat.fit(model, torch.randn(64, 32), budget, server=server)
+            torch.manual_seed(0)
+            Remembering()  # draws as many numbers
+        steps = []
+        for _ in range(3):
+            loss = model(torch.randn(64, 32))
+            loss.backward()
+            steps.append([loss.detach(), model.queue.clone(), model.sums["all"][0].clone(), model.shelf.rows.clone(), SUMS.clone()])
+        found.append(([t for step in steps for t in step], model.shelf.n, STEPS, list(SEEN)))
+    assert found[0][1:] == found[1][1:] == (3, 3, [1, 2, 3])
+    assert_same(found[1][0], found[0][0])
+
+
+@pytest.mark.core
+def test_a_model_that_is_gone_leaves_nothing(server):
+    def held():
+        model, x = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.Tanh()))), torch.randn(512, 64)
+        remat.fit(model, x, "90%", server=server)
+        model(x).sum().backward()
+        del model
+        gc.collect()
+        return sum(isinstance(one, torch._subclasses.FakeTensor) for one in gc.get_objects())
+
+    first, *_, last = [held() for _ in range(4)]
+    assert last <= first
