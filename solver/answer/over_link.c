@@ -58,7 +58,7 @@ remat_status answer_mix_on(const answer_wish *w, remat_schedule *best, remat_err
     return status;
 }
 
-/* Of many nodes a list that waits for the link most of the time leads nowhere. */
+/* Of many nodes a list that waits for the link most of the time leads nowhere. 0: any will do. */
 static double slowest_start(const answer_wish *w, const remat_schedule *best)
 {
     const bool any = w->problem->profile->n_nodes <= ANSWER_NAMED_NODES || !best->solver;

@@ -268,7 +268,8 @@ static remat_status offer_offloaded(const remat_problem *problem, const remat_ho
     const remat_profile *p = problem->profile;
     const double total = measure(p, m);
     family f = {.profile = p, .measures = m, .unit = unit};
-    (void)host;
+    if (remat_host_cancelled(host))
+        return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     cut(p, m, repeated(&f, total) / 2, unit);
     f.n_levels = plan_levels(p, unit, m->sorted, f.level);
     return remat_offer_lists(sink, LINK_LISTS * f.n_levels, trace_offloaded, &f, error);

@@ -102,8 +102,8 @@ def test_what_does_not_fit_is_an_answer(rematd):
 
 
 def test_eighty_layers_are_refused_soon():
-    """By a search that ends where it leads nowhere, by a floor, and by that of one operation, which copies do not lower; they took
-    6.2, 2.6 and 7 s of the processor and take 1.8, 0.9 and 1. The row of the first fits with offloading alone."""
+    """By a search that ends where it leads nowhere, by a floor, and by that of one operation, which copies do not lower; they take
+    1.1, 1 and 1 s of the processor. The row of the first fits with offloading alone."""
     words = ["plan", "llama3-70b", "--batch", "8", "--device", "a100-80gb", "--ranks", "64", "--parallel", "fsdp"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     searched = answer(*words[:3], "12", *words[4:], "--kernels", "fused", code=NO)
