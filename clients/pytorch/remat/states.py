@@ -81,6 +81,7 @@ def _parts(container: Any) -> Any:
 def _held(model: torch.nn.Module) -> Tuple[List[Tuple[Dict[str, Any], Dict[str, Any]]], List[Any]]:
     """Globals that the code of the modules reads, with their values; and whatever these and the modules hold, in containers and objects."""
     classes = {c: None for t in {type(module) for module in model.modules()} for c in t.__mro__ if not c.__module__.startswith("torch.")}
+    modules = {c.__module__ for c in classes}
     names: List[Tuple[Dict[str, Any], Dict[str, Any]]] = []
     found: Dict[int, Any] = {id(t): None for t in (*model.parameters(), *model.buffers())}
     pending: List[Any] = [*map(vars, model.modules()), *(value for c in classes for value in vars(c).values())]
@@ -89,7 +90,7 @@ def _held(model: torch.nn.Module) -> Tuple[List[Tuple[Dict[str, Any], Dict[str, 
         if isinstance(value, ATOMS) or id(value) in found:
             continue
         found[id(value)] = value
-        if isinstance(value, FunctionType) and value.__module__ in {c.__module__ for c in classes}:
+        if isinstance(value, FunctionType) and value.__module__ in modules:
             names.append((value.__globals__, {name: value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__}))
             pending += names[-1][1].values()
         elif isinstance(value, (*_CONTAINERS, tuple)) and len(value) <= _MOST:
