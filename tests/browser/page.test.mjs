@@ -107,17 +107,26 @@ test('a schedule is asked for by slider and solver', async () => {
   await closePage(page);
 });
 
+/** Asks for the least budget that a refusal names; one that took a while is a job's, and leads back to the question. */
+async function askInstead(page) {
+  const instead = page.getByText(/^Ask for .* instead$/);
+  await instead.waitFor();
+  const late = /#\/job\//.test(page.url());
+  await instead.click();
+  if (late) await page.getByRole('button', { name: 'Ask', exact: true }).click();
+  await page.waitForURL(/#\/schedule\//);
+}
+
 test('a budget that is too small is refused with the one that would do', async () => {
   const id = await service.push('resnet50.chain');
   const page = await open(`#/profile/${id}/ask?solver=rotor&budget=1GiB`, { refusals: [422] });
   await page.getByRole('button', { name: 'Ask', exact: true }).click();
   await page.getByRole('alert').waitFor();
-  await page.getByRole('button', { name: /Ask for .* instead/ }).click();
-  await page.waitForURL(/#\/schedule\//);
+  await askInstead(page);
   await closePage(page);
 });
 
-test('auto is asked with an effort, and its refusal too comes at once', async () => {
+test('auto is asked with an effort, and its refusal leads on', async () => {
   const id = await service.push('vgg19.chain');
   const page = await open(`#/profile/${id}/ask?budget=1MiB`, { refusals: [422] });
   const effort = page.getByRole('combobox', { name: 'Effort' });
@@ -133,8 +142,7 @@ test('auto is asked with an effort, and its refusal too comes at once', async ()
   const asked = page.waitForRequest('**/v1/schedules');
   await page.getByRole('button', { name: 'Ask', exact: true }).click();
   assert.equal((await asked).postDataJSON().effort, 'thorough');
-  await page.getByRole('button', { name: /Ask for .* instead/ }).click();
-  await page.waitForURL(/#\/schedule\//);
+  await askInstead(page);
   await closePage(page);
 });
 
@@ -362,6 +370,11 @@ test('jobs come newest first, and one that nothing fits is infeasible, not faile
   );
   assert.ok(when.length > 1);
   assert.deepEqual(when, [...when].sort().reverse());
+  await page.goto(`${service.url}#/job/${infeasible.job_id}?layout=no&profile=${id}`);
+  await page.getByRole('link', { name: /Ask for .* instead/ }).click();
+  await page.waitForURL(/ask\?layout=no&solver=auto&budget=\d+$/);
+  await page.getByRole('button', { name: 'Ask', exact: true }).click();
+  await page.waitForURL(/#\/schedule\//);
   await closePage(page);
 });
 

@@ -6,7 +6,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { askSchedule, askTradeoff, type Effort, get, Problem, type Question } from './api';
 import { CURVE_NODES } from './curve';
 import { bytes, percent, time } from './format';
-import { go, note, type Route } from './route';
+import { go, note, type Route, readRoute } from './route';
 import { unfit } from './solvers';
 import type { Point, SolverOption, Solvers, StoredProfile } from './types';
 import { ProblemBox, Show, useLoad } from './ui';
@@ -277,7 +277,7 @@ function Form({ profile, solvers, route }: { profile: StoredProfile; solvers: So
         ...(improved && { effort }),
       });
       if ('schedule' in answer) go(`schedule/${answer.schedule.schedule_id}`);
-      else go(`job/${answer.job.job_id}`, { profile: profile.profile_id });
+      else go(`job/${answer.job.job_id}`, { ...Object.fromEntries(readRoute(location.hash).query), profile: profile.profile_id });
     } catch (problem) {
       setAsking(false);
       setRefusal({ problem, least: problem instanceof Problem ? problem.body.minimum_budget : undefined });

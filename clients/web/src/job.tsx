@@ -50,7 +50,25 @@ function useJob(id: string): { job?: Job; problem?: unknown; retry: () => void }
   return { ...state, retry };
 }
 
-function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) => void }): VNode {
+/** The least budget that a refusal names, as a link to the question that it refused. */
+function Instead({ job, question }: { job: Job; question: URLSearchParams }): VNode | null {
+  const least = job.problem?.minimum_budget;
+  if (!least) return null;
+  const again = { ...Object.fromEntries(question), profile: undefined, solver: job.solver, budget: least };
+  return (
+    <p>
+      <a href={href(`profile/${job.profile_id}/ask`, again)}>Ask for {budgetOf({ ...job, budget: least })} instead</a>
+    </p>
+  );
+}
+
+interface ProgressProps {
+  job: Job;
+  question: URLSearchParams;
+  onProblem: (problem: unknown) => void;
+}
+
+function Progress({ job, question, onProblem }: ProgressProps): VNode {
   const [cancelling, setCancelling] = useState(false);
   const cancel = () => {
     setCancelling(true);
@@ -81,7 +99,11 @@ function Progress({ job, onProblem }: { job: Job; onProblem: (problem: unknown) 
           </button>
         </p>
       )}
-      {job.problem && <ProblemBox problem={new Problem(job.problem)} />}
+      {job.problem && (
+        <ProblemBox problem={new Problem(job.problem)}>
+          <Instead job={job} question={question} />
+        </ProblemBox>
+      )}
     </>
   );
 }
@@ -101,7 +123,7 @@ export function JobView({ route }: ViewProps): VNode {
       <Title plain="Solve">
         Solve <Id id={id} />
       </Title>
-      {job && <Progress job={job} onProblem={setFailure} />}
+      {job && <Progress job={job} question={route.query} onProblem={setFailure} />}
       {!job && problem === undefined && <p class="quiet">Loading…</p>}
       {problem !== undefined && <Retry problem={problem} retry={retry} />}
       {failure !== undefined && <ProblemBox problem={failure} />}
