@@ -78,7 +78,8 @@ static inline void sql(const char *text)
 /* A new place for the suites of one engine. */
 static inline int set_up(void **state)
 {
-    strcpy(directory, "/tmp/remat-storage-XXXXXX");
+    const char *where = getenv("TMPDIR");
+    snprintf(directory, sizeof directory, "%s/remat-storage-XXXXXX", where ? where : "/tmp");
     if (!mkdtemp(directory))
         return -1;
     snprintf(store_path, sizeof store_path, "%s/store.db", directory);
