@@ -95,7 +95,9 @@ class Backend:
 
     def __call__(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         self._look_at_break(module)
-        _refuse(module)
+        for node in module.graph.nodes:
+            if getattr(node.target, "__name__", "") == "_enter_inference_mode":
+                raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
         traced.adopt()
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
@@ -166,11 +168,6 @@ class Backend:
     def costs(self, graph: Any, device: torch.device) -> Dict[str, Any]:
         """Of the operations of a Joint: microseconds and workspace."""
         return operations.measure(graph, device, self.repeats, self.cache)
-
-    def loss_for(self, results: int) -> Sequence[int]:
-        """Bytes of the loss beside results of so many bytes: as many more or less than with the first batch as they are."""
-        first = self.results.setdefault(self.frame, results)
-        return [amount * results // first for amount in self.loss] if first else self.loss
 
     def order_for(self, profile: Dict[str, Any], lists: lengths.Lists) -> Tuple[Dict[str, Any], List[sharing.Run]]:
         """As order; or a list of another shape of the same code, where that is within the budget."""
@@ -335,8 +332,9 @@ class _Graph:
         uncounted = frozenset() if owner.gradients else self.parameters
         held = owner.inner is None and not self._can_hand_over(graph, facts)
         lists = owner.lists.setdefault(owner.frame, lengths.Lists(owner.in_flight))
-        loss = owner.loss_for(sum(joint.storage_bytes(r) for r in graph.forward_results if isinstance(r, torch.fx.Node)))
-
+        results = sum(joint.storage_bytes(r) for r in graph.forward_results if isinstance(r, torch.fx.Node))
+        first = owner.results.setdefault(owner.frame, results)  # the loss has as many more bytes than with the first batch as they have
+        loss = [amount * results // first for amount in owner.loss] if first else owner.loss
         added = self.parameters if stage and not held and stage.microbatches > 1 else frozenset()
         kept = joint.Kept(owner.in_flight > 1, bool(stage) and not stage.last and not owner.goes_on, added)
 
@@ -498,12 +496,6 @@ def _sharing_memory(values: List[Any]) -> List[List[int]]:
     known = [isinstance(v, torch.Tensor) and v.layout == torch.strided and not is_traceable_wrapper_subclass(v) for v in values]
     storages = [v.untyped_storage()._cdata if is_known else -1 - i for i, (v, is_known) in enumerate(zip(values, known))]
     return [[i for i, other in enumerate(storages) if other == own] for own in storages]
-
-
-def _refuse(module: torch.fx.GraphModule) -> None:
-    for node in module.graph.nodes:
-        if getattr(node.target, "__name__", "") == "_enter_inference_mode":
-            raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
 from .model import bind, plain_forward, signature
 from .pipelines import Flight
-from .states import transformed
+from .states import moment, transformed
 from .tensors import tensors_of
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
@@ -144,6 +144,8 @@ class Fitted(Forward):
             self._prepare()
         call = bind(self.model, args, kwargs)
         self.backend.calls.clear()
+        device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and has_recurrent(self.model)
+        comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)
         try:
             if self._flight is not None:
                 self._flight.starts(call)
@@ -159,13 +161,13 @@ class Fitted(Forward):
             if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 raise
             torch._dynamo.reset()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
-            before, recurrent = (self.dynamic, self.recurrent), has_recurrent(self.model)
-            if self.dynamic is None and self.pieces or self.recurrent and recurrent:
-                self.dynamic, self.recurrent = False, not recurrent  # such as packed sequences: a graph break
+            settings = self.dynamic, self.recurrent
+            if (self.dynamic is None and self.pieces or recurrent) and comes_back():
+                self.dynamic, self.recurrent = False, not has_recurrent(self.model)  # such as packed sequences: a graph break
                 self._prepare()
                 with contextlib.suppress(CaptureError):
                     return self(*call.args, **call.kwargs)
-                self.dynamic, self.recurrent = before
+                self.dynamic, self.recurrent = settings
             self._prepare()
             raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {_reason(cause or error)}") from error
 

@@ -103,11 +103,13 @@ def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
             return argument
         if argument.op == "get_attr":
             return operator.attrgetter(argument.target)(module)
-        if _is_opaque(argument):
+        found = argument.meta.get("val")
+        if argument.op == "call_function" and isinstance(found, torch.Tensor) and found.dtype == torch.uint8:
+            # it may be the workspace of a library, which made-up numbers must not stand for: they crash it
             is_element = argument.target is operator.getitem
             made = _runner(argument.args[0] if is_element else argument, module)()
             return made[argument.args[1]] if is_element else made
-        return tree_map(lambda v: _like(v, generators) if isinstance(v, torch.Tensor) else v, argument.meta.get("val"))
+        return tree_map(lambda v: _like(v, generators) if isinstance(v, torch.Tensor) else v, found)
 
     args, kwargs = fx.map_arg(node.args, value), fx.map_arg(node.kwargs, value)
     args, kwargs = tuple(_plain(a) for a in args), {k: _plain(v) for k, v in kwargs.items()}
@@ -115,12 +117,6 @@ def _runner(node: fx.Node, module: fx.GraphModule) -> Callable[[], Any]:
     run = lambda: node.target(*args, **kwargs)  # noqa: E731
     run.inputs = tensors_of((args, kwargs))  # type: ignore[attr-defined]
     return run
-
-
-def _is_opaque(node: fx.Node) -> bool:
-    """Whether it may be the workspace of a library, which made-up numbers must not stand for: they crash it."""
-    value = node.meta.get("val")
-    return node.op == "call_function" and isinstance(value, torch.Tensor) and value.dtype == torch.uint8
 
 
 def _plain(value: Any) -> Any:

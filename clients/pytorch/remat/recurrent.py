@@ -106,18 +106,12 @@ def keep_workspaces(graph: fx.Graph) -> None:
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer.default):
         node.target = library_layer
         *made, unknown = node.meta["val"]
-        key = [_described(a) for a in node.args]
-        node.meta["val"] = (*made, unknown.new_empty(_workspace(*key)))
+        key = fx.map_arg(list(node.args), lambda n: (tuple(n.meta["val"].shape), n.meta["val"].dtype))
+        node.meta["val"] = (*made, unknown.new_empty(_workspace(*(tuple(a) if isinstance(a, list) else a for a in key))))
         for user in node.users:
             user.meta["val"] = node.meta["val"][user.args[1]]
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer_backward.default):
         node.target = library_backward
-
-
-def _described(argument: Any) -> Any:
-    if isinstance(argument, fx.Node):
-        return tuple(argument.meta["val"].shape), argument.meta["val"].dtype
-    return tuple(argument) if isinstance(argument, list) else argument
 
 
 @functools.lru_cache(maxsize=None)

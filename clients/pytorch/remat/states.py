@@ -7,7 +7,7 @@ import random
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from types import FunctionType, ModuleType
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 
@@ -29,13 +29,38 @@ def python_generators() -> Tuple[Any, Any]:
     return random.getstate(), numpy.random.get_state() if numpy else None
 
 
+def put_back(of_python: Any, of_numpy: Any) -> None:
+    random.setstate(of_python)
+    if of_numpy is not None:
+        sys.modules["numpy"].random.set_state(of_numpy)
+
+
+def moment(tensors: Iterable[torch.Tensor], device: torch.device, copied: bool) -> Callable[[], bool]:
+    """Before a call that may have to be made again: puts generators and, where they were copied, tensors back. Whether all is as it was."""
+    of_python, of_torch = python_generators(), torch.get_rng_state()
+    of_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    versions = [(t, t._version, t.detach().clone() if copied else None) for t in tensors if not t.is_inference()]
+
+    def comes_back() -> bool:
+        put_back(*of_python)
+        torch.set_rng_state(of_torch)
+        if of_device is not None:
+            torch.cuda.set_rng_state(of_device, device)
+        written = [(t, copy) for t, version, copy in versions if t._version != version]
+        for t, copy in written if copied else []:
+            t.detach().copy_(copy)
+        return copied or not written
+
+    return comes_back
+
+
 @contextlib.contextmanager
 def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     """All generators and buffers of a model, put back at the end of a with block. Before and after it, autocast has no
     casts of weights in its cache: those made without gradients would be used where these are wanted."""
     torch.clear_autocast_cache()
     buffers = [(module._buffers, name, buffer.detach().clone()) for module in model.modules() for name, buffer in module._buffers.items() if buffer is not None]
-    of_python, of_numpy = python_generators()
+    generators = python_generators()
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             yield
@@ -44,9 +69,7 @@ def everything(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
         with torch.no_grad():
             for own, name, value in buffers:
                 (own[name] if own[name].shape == value.shape else own[name].resize_(value.shape)).copy_(value)  # as observers of ranges do
-        random.setstate(of_python)
-        if of_numpy is not None:
-            sys.modules["numpy"].random.set_state(of_numpy)
+        put_back(*generators)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@ which breaks every graph; as an operator of its own it is one node. Attention: i
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -18,13 +17,7 @@ ENDS = {FORWARD: (0, 2), BACKWARD: (1, 3)}  # places of the rows, and of where e
 
 def adopt() -> None:
     """Once transformers is there, and has it."""
-    if "transformers.integrations.moe" in sys.modules:
-        _adopt()
-
-
-@functools.lru_cache(maxsize=None)
-def _adopt() -> None:
-    if not hasattr(sys.modules["transformers.integrations.moe"], "_grouped_mm_fallback_backward"):
+    if not hasattr(sys.modules.get("transformers.integrations.moe"), "_grouped_mm_fallback_backward") or hasattr(torch.ops.remat, "grouped_mm_backward"):
         return
 
     @torch.library.custom_op(BACKWARD, mutates_args=())

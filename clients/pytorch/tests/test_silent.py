@@ -456,3 +456,29 @@ def test_a_cast_that_is_kept_without_gradients(how, server):
 @pytest.mark.parametrize("how", cases.ALLOWED_CASTS[:1])
 def test_a_cast_that_is_not_kept_or_needs_no_gradient(how, server):
     cases.a_cast_that_is_not_kept_or_needs_no_gradient(how, server)
+
+
+class Packed(nn.Module):
+    """Statistics are written and numbers drawn before what Dynamo cannot follow (torch 2.6)."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.rows, self.out = nn.BatchNorm1d(12), nn.LSTM(12, 16, 2, batch_first=True, dropout=0.5), nn.Linear(16, 3)
+
+    def forward(self, x, lengths=None):
+        x = nn.functional.dropout(self.norm(x.transpose(1, 2)).transpose(1, 2), 0.2, self.training)
+        if lengths is None:
+            return self.out(self.rows(x)[0]).mean(1)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.out(nn.utils.rnn.pad_packed_sequence(self.rows(packed)[0], batch_first=True)[0]).mean(1)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("example", ["padded", "packed"])
+def test_a_forward_that_dynamo_leaves_halfway_runs_once(example, server):
+    model = Packed()
+    plain = copy.deepcopy(model)
+    inputs = torch.randn(8, 20, 12), torch.tensor([20, 3, 7, 1, 12, 5, 19, 2])
+    remat.fit(model, inputs if example == "packed" else inputs[:1], "90%")
+    for seed in range(3):
+        assert_same(step(model, inputs, seed), step(plain, inputs, seed), f"step {seed}")
