@@ -115,18 +115,81 @@ static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, rem
     return REMAT_OK;
 }
 
-/* The solver of an answer of an equal stage, or its refusal; else the one that is good and
- * quickest.
- */
+/* The ids that the answer of a stage's question would have. */
+static remat_status identify(api_pipeline *p, api_asked *x, json_t **schedule, remat_error *error)
+{
+    json_t *document = api_stage_document(p->profile, p->document, &p->units, x->first, x->end);
+    json_t *json = question_encode(p, x);
+    remat_profile *profile = NULL;
+    remat_question question = {.text = NULL};
+    remat_request request;
+    uint64_t all = 0;
+    remat_status status =
+        document ? remat_profile_decode(document, "", &profile, error) : remat_fail_memory(error);
+    if (!status)
+        status = remat_store_all_peak(profile, &all, error);
+    if (!status) {
+        remat_profile_id(profile, x->profile_id);
+        remat_json_set(&json, "profile_id", json_string(x->profile_id));
+        status = json ? remat_request_decode(json, REMAT_ASK_SCHEDULE, &request, error)
+                      : remat_fail_memory(error);
+    }
+    if (!status)
+        status = remat_question_resolve(&request, x->profile_id, profile, all, &question, error);
+    if (!status)
+        remat_json_set(schedule, "schedule_id", json_string(question.id));
+    remat_question_clear(&question);
+    remat_profile_free(profile);
+    json_decref(document);
+    json_decref(json);
+    return status;
+}
+
+/* What an equal stage answered is what this one would, under other ids. */
+static remat_status take_over(api_pipeline *p, const api_asked *equal, api_asked *x,
+                              remat_error *error)
+{
+    json_t *schedule = json_copy(equal->schedule);
+    remat_status status = identify(p, x, &schedule, error);
+    if (!status && !schedule)
+        status = remat_fail_memory(error);
+    if (status) {
+        json_decref(schedule);
+        return status;
+    }
+    x->schedule = schedule;
+    x->list = equal->list;
+    x->done = x->fits = true;
+    return REMAT_OK;
+}
+
+static bool is_equal(const api_asked *one, const api_asked *other)
+{
+    return one != other && one->shape == other->shape && one->in_flight == other->in_flight &&
+           one->budget == other->budget;
+}
+
+/* The refusal of an equal stage, or its answer where nobody keeps it. */
+static remat_status look_at_equals(api_pipeline *p, api_asked *x, remat_error *error)
+{
+    for (size_t i = 0; i < p->n_asked; i++) {
+        const api_asked *equal = &p->asked[i];
+        if (!is_equal(equal, x) || !equal->done)
+            continue;
+        x->done = !equal->fits;
+        return equal->fits && !p->q.keeps ? take_over(p, equal, x, error) : REMAT_OK;
+    }
+    return REMAT_OK;
+}
+
+/* The solver of an equal stage; else the one that is good and quickest. */
 static remat_status find_solver(api_pipeline *p, api_asked *x, remat_error *error)
 {
     double least = 0;
     for (size_t i = 0; i < p->n_asked; i++)
-        if (p->asked[i].shape == x->shape && p->asked[i].in_flight == x->in_flight &&
-            p->asked[i].budget == x->budget) {
+        if (is_equal(&p->asked[i], x)) {
             x->solver = p->asked[i].solver;
-            x->done = p->asked[i].done && !p->asked[i].fits;
-            return REMAT_OK;
+            return look_at_equals(p, x, error);
         }
     const remat_profile *profile = p->shapes[x->shape].profile;
     remat_status status = api_pipeline_total(p, x->shape, x->in_flight, x->budget, &least, error);
@@ -147,14 +210,16 @@ static remat_status asked_of(api_pipeline *p, uint32_t rank, size_t *ret_index, 
         return status;
     for (size_t i = 0; i < p->n_asked; i++)
         if (p->asked[i].first == x.first && p->asked[i].end == x.end &&
-            p->asked[i].in_flight == x.in_flight && p->asked[i].budget == x.budget) {
+            is_equal(&p->asked[i], &x)) {
             *ret_index = i;
-            return REMAT_OK;
+            return p->asked[i].done ? REMAT_OK : look_at_equals(p, &p->asked[i], error);
         }
     status = find_solver(p, &x, error);
     api_asked *more = status ? NULL : api_pipeline_grow(p->asked, p->n_asked, sizeof *more);
-    if (!more)
+    if (!more) {
+        json_decref(x.schedule);
         return status ? status : remat_fail_memory(error);
+    }
     p->asked = more;
     *ret_index = p->n_asked;
     more[p->n_asked++] = x;
@@ -162,28 +227,27 @@ static remat_status asked_of(api_pipeline *p, uint32_t rank, size_t *ret_index, 
 }
 
 /* The first of the plan's stages that has not answered; ranks: all have, or, quickly, one does not
- * fit. */
+ * fit. Quickly all are looked at before one is asked: a refusal makes the others not matter. */
 static remat_status next_rank(api_pipeline *p, uint32_t *ret_rank, bool *ret_fits,
                               remat_error *error)
 {
     const uint32_t ranks = p->question.pipeline.ranks;
+    uint32_t next = ranks;
     *ret_fits = true;
     p->question.pipeline.in_flight =
         p->question.pipeline.order == REMAT_1F1B ? p->now.in_flight : NULL;
-    for (*ret_rank = 0; *ret_rank < ranks; ++*ret_rank) {
+    for (uint32_t r = 0; r < ranks && (next == ranks || p->quick) && (*ret_fits || !p->quick);
+         r++) {
         size_t i = 0;
-        remat_status status = asked_of(p, *ret_rank, &i, error);
+        remat_status status = asked_of(p, r, &i, error);
         if (status)
             return status;
-        p->now.asked[*ret_rank] = i;
-        if (!p->asked[i].done)
-            return REMAT_OK;
-        *ret_fits &= p->asked[i].fits;
-        if (p->quick && !*ret_fits) { /* the others do not matter */
-            *ret_rank = ranks;
-            return REMAT_OK;
-        }
+        p->now.asked[r] = i;
+        if (!p->asked[i].done && next == ranks)
+            next = r;
+        *ret_fits &= !p->asked[i].done || p->asked[i].fits;
     }
+    *ret_rank = *ret_fits || !p->quick ? next : ranks;
     return REMAT_OK;
 }
 

@@ -26,7 +26,8 @@ typedef struct api_blocks_list {
 typedef struct api_shape {
     uint32_t first, end; /* such a stage */
     remat_profile *profile;
-    double forward, all; /* time of its forward; and of its backward too */
+    double forward, all;         /* time of its forward; and of its backward too */
+    remat_stage_list everything; /* stored: takes so long if its backward does */
     api_blocks_list blocks[API_MOST_DOUBLINGS][2]; /* so many together; the last of them too */
 } api_shape;
 

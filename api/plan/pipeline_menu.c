@@ -35,7 +35,15 @@ static remat_status read_shape(const api_pipeline *p, api_shape *s, remat_error 
             least = fmin(least, remat_implementation(&s->profile->nodes[v], k).forward_time);
         s->forward += least;
     }
-    return REMAT_OK;
+    return remat_stage_by_nodes(s->profile, NULL, NULL, 0, &s->everything, error);
+}
+
+/* Whether storing everything fits, and takes no longer than nothing run again does. */
+static bool is_free(const api_shape *s, uint32_t in_flight, uint64_t budget)
+{
+    const remat_stage_list *list = &s->everything;
+    return list->forward + list->backward <= s->all * (1 + 1e-12) &&
+           list->peak + (in_flight - 1) * list->held <= budget;
 }
 
 remat_status api_pipeline_shape(api_pipeline *p, uint32_t first, uint32_t end, size_t *ret_shape,
@@ -56,7 +64,9 @@ remat_status api_pipeline_shape(api_pipeline *p, uint32_t first, uint32_t end, s
     p->shapes = more;
     more[p->n_shapes] = (api_shape){.first = first, .end = end};
     remat_status status = read_shape(p, &more[p->n_shapes], error);
-    if (!status)
+    if (status)
+        remat_profile_free(more[p->n_shapes].profile);
+    else
         *ret_shape = p->n_shapes++;
     return status;
 }
@@ -130,6 +140,10 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
                                 double *ret_total, remat_error *error)
 {
     const api_shape *s = &p->shapes[shape];
+    if (in_flight == 0 || is_free(s, in_flight, budget)) {
+        *ret_total = s->all;
+        return REMAT_OK;
+    }
     for (size_t i = 0; i < p->n_leasts; i++) {
         const api_least *x = &p->leasts[i];
         if (x->shape == shape && x->in_flight == in_flight && x->budget == budget) {
@@ -176,7 +190,8 @@ remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, u
         status = api_pipeline_shape(p, first, end, &shape, error);
     if (status)
         return status;
-    const uint64_t budget = api_pipeline_budget(p, rank, in_flight, &menu, 0, 0);
+    const uint64_t budget =
+        in_flight > 0 ? api_pipeline_budget(p, rank, in_flight, &menu, 0, 0) : 0;
     ret_least->input = menu.input;
     ret_least->output = menu.output;
     ret_least->forward = p->shapes[shape].forward;

@@ -50,6 +50,9 @@ typedef struct remat_plan_request {
     bool play;               /* of it: the play is told, pass by pass */
     bool offload;            /* the schedule may use the device's link */
     bool sweep;              /* rows over batches are wanted; of a model */
+    bool keeps;              /* of the caller, not decoded: schedules are kept under their ids, so
+                                that every stage is asked; else what equals another but for names
+                                is not */
     const json_t *solver;    /* these three as POST /v1/schedules takes them; or NULL */
     const json_t *effort, *options;
     double wait;            /* seconds */

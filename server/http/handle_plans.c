@@ -78,6 +78,7 @@ static remat_status make_draft(request *r, const json_t *json, planning *one,
     one->host = (remat_host){.data = r, .workers = 1, .cancelled = is_gone};
     if (!status) {
         plan.host = &one->host;
+        plan.keeps = true;
         status = know_profile(r, &plan, &known, error);
     }
     if (!status)

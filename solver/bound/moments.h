@@ -56,7 +56,8 @@ uint64_t bound_moments_others(bound_moments *moments, uint32_t in_flight);
 /* What several moments and a search over whole values prove within a budget (with more in flight:
  * less what the others hold), after bound_moments_makespan: at least bound, at most makespan, which
  * a schedule takes (bound/several.c). Looks only where there is a gap of a thousandth to close, at
- * forward profiles of up to 2,000 nodes; work is counted. Polls the host. */
+ * forward profiles of few enough nodes for the work, which is counted: 333 for the quick one, 1,666
+ * for the other. Polls the host. */
 #define REMAT_QUICK_RAISE UINT64_C(30000000)
 #define REMAT_THOROUGH_RAISE UINT64_C(150000000)
 double bound_moments_raise(bound_moments *moments, uint64_t budget, double bound, double makespan,

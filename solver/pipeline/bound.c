@@ -13,6 +13,11 @@ typedef struct rest {
     double wait, sum;
 } rest;
 
+typedef struct stage_at {
+    uint32_t first, end;
+    remat_stage_least free; /* if all fitted */
+} stage_at;
+
 /* With at most n in flight: a micro-batch begins once the n-th before it has gone to the last rank
  * and come back. */
 static rest with_stage(const remat_pipeline *p, uint32_t rank, uint32_t n,
@@ -31,16 +36,25 @@ static rest with_stage(const remat_pipeline *p, uint32_t rank, uint32_t n,
     return (rest){back + fmax(own, x->total + out + behind->wait), x->total + back + there};
 }
 
+/* Sums of the same times in another order differ by less. */
+#define SAME_SUM 1e-13
+
+/* More in flight takes no less time, so that the first number alone says what the sum is; of the
+ * others those are looked at that may wait less. */
 static remat_status bound_stage(const remat_pipeline_question *q, const remat_least_host *host,
-                                uint32_t rank, uint32_t first, uint32_t end, const rest *behind,
-                                rest *here, remat_error *error)
+                                uint32_t rank, const stage_at *at, const rest *behind, rest *here,
+                                remat_error *error)
 {
     const remat_pipeline *p = &q->pipeline;
     const uint32_t m = p->microbatches, usual = p->ranks - rank;
-    for (uint32_t n = p->order == REMAT_GPIPE ? m : 1, most; n <= m; n = most + 1) {
+    const uint32_t least_n = p->order == REMAT_GPIPE ? m : 1;
+    for (uint32_t n = least_n, most; n <= m; n = most + 1) {
         remat_stage_least least;
         most = n <= usual ? n : n < m / 2 ? 2 * n : m;
-        remat_status status = host->least(host->data, rank, n, first, end, &least, error);
+        const rest hope = with_stage(p, rank, most, &at->free, behind);
+        if (hope.wait >= here->wait && (n > least_n || hope.sum >= here->sum * (1 - SAME_SUM)))
+            continue;
+        remat_status status = host->least(host->data, rank, n, at->first, at->end, &least, error);
         if (status)
             return status;
         const rest all = with_stage(p, rank, most, &least, behind);
@@ -52,20 +66,47 @@ static remat_status bound_stage(const remat_pipeline_question *q, const remat_le
     return REMAT_OK;
 }
 
-static remat_status bound_rank(const remat_pipeline_question *q, const remat_least_host *host,
-                               uint32_t rank, const rest *behind, rest *here, remat_error *error)
+/* All stages of a rank that begin at a unit; the one that promises most first, which spares most of
+ * the others. at: room for them. */
+static remat_status bound_first(const remat_pipeline_question *q, const remat_least_host *host,
+                                uint32_t rank, uint32_t first, const rest *behind, stage_at *at,
+                                rest *here, remat_error *error)
 {
     const uint32_t left = q->pipeline.ranks - rank - 1;
-    for (uint32_t first = rank; first + left < q->n_units; first++)
-        for (uint32_t end = first + 1; end + left <= q->n_units; end++) {
-            if (behind[end].wait == INFINITY)
-                continue;
-            remat_status status =
-                bound_stage(q, host, rank, first, end, &behind[end], &here[first], error);
-            if (status)
-                return status;
+    uint32_t n = 0, best = 0;
+    double promised = INFINITY;
+    remat_status status = REMAT_OK;
+    for (uint32_t end = first + 1; end + left <= q->n_units && !status; end++) {
+        stage_at *one = &at[n];
+        *one = (stage_at){.first = first, .end = end};
+        if (behind[end].wait == INFINITY)
+            continue;
+        status = host->least(host->data, rank, 0, first, end, &one->free, error);
+        const double wait =
+            with_stage(&q->pipeline, rank, q->pipeline.microbatches, &one->free, &behind[end]).wait;
+        if (wait < promised) {
+            promised = wait;
+            best = n;
         }
-    return REMAT_OK;
+        n++;
+    }
+    if (!status && n > 0)
+        status = bound_stage(q, host, rank, &at[best], &behind[at[best].end], here, error);
+    for (uint32_t i = 0; i < n && !status; i++)
+        if (i != best)
+            status = bound_stage(q, host, rank, &at[i], &behind[at[i].end], here, error);
+    return status;
+}
+
+static remat_status bound_rank(const remat_pipeline_question *q, const remat_least_host *host,
+                               uint32_t rank, const rest *behind, stage_at *at, rest *here,
+                               remat_error *error)
+{
+    const uint32_t left = q->pipeline.ranks - rank - 1;
+    remat_status status = REMAT_OK;
+    for (uint32_t first = rank; first + left < q->n_units && !status; first++)
+        status = bound_first(q, host, rank, first, behind, at, &here[first], error);
+    return status;
 }
 
 remat_status remat_pipeline_bound(const remat_pipeline_question *q, const remat_least_host *host,
@@ -76,14 +117,18 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *q, const remat_
     if (status)
         return status;
     rest *both = malloc(2 * width * sizeof *both);
-    if (!both)
+    stage_at *at = malloc(width * sizeof *at);
+    if (!both || !at) {
+        free(both);
+        free(at);
         return remat_fail_memory(error);
+    }
     for (size_t i = 0; i < 2 * width; i++)
         both[i] = (rest){INFINITY, INFINITY};
     both[width - 1] = (rest){0, 0};
     rest *behind = both, *here = both + width;
     for (uint32_t rank = q->pipeline.ranks; rank-- > 0 && !status;) {
-        status = bound_rank(q, host, rank, behind, here, error);
+        status = bound_rank(q, host, rank, behind, at, here, error);
         rest *old = behind;
         behind = here;
         here = old;
@@ -93,5 +138,6 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *q, const remat_
     if (!status)
         *ret_bound = behind[0].wait * (1 - 1e-12); /* sums in another order */
     free(both);
+    free(at);
     return status;
 }

@@ -70,6 +70,13 @@ static const interval_ramp FULL = {.hot = 3, .cold = 0.1, .cheap = 300, .dear = 
 
 typedef struct improvement improvement;
 
+/* A list that did not fit. */
+typedef struct misfit {
+    remat_operations list;
+    uint64_t work, bytes; /* of its layout; what it took */
+    uint64_t *over;       /* by operation */
+} misfit;
+
 typedef struct chain {
     const improvement *of;
     interval_search search;
@@ -80,6 +87,7 @@ typedef struct chain {
     uint32_t failures;        /* of best lists, whose search then gets half the work */
     uint32_t lessons;         /* since a list fitted: each leaves twice as much free as the last */
     uint32_t misses;          /* lists in passing that did not fit, since one that did */
+    misfit last;              /* of the best ones */
     remat_operations fitting; /* whole, with layout within the budget */
     remat_operations runs;    /* the same, F, A and B alone */
     double fitting_time;
@@ -196,6 +204,32 @@ static remat_status learn(const improvement *m, chain *c, const remat_operations
     return REMAT_OK;
 }
 
+/* The same of a chain's best list, with room for the tasks behind over. Often it is the one that
+ * did not fit before: lessons that do not help leave it where it was. */
+static remat_status measure_best(const improvement *m, chain *c, const remat_operations *list,
+                                 uint64_t *ret_bytes, uint64_t *over)
+{
+    const uint64_t work = LIST_LAYOUT >> c->failures;
+    const size_t size = list->length * sizeof *over;
+    misfit *last = &c->last;
+    if (last->over && last->work == work && model_same_list(&last->list, list)) {
+        *ret_bytes = last->bytes;
+        memcpy(over, last->over, size);
+        return REMAT_OK;
+    }
+    remat_status status = measure(m, list, work, ret_bytes, over);
+    if (status || *ret_bytes <= m->budget)
+        return status;
+    free(last->over);
+    last->over = malloc(size);
+    if (!last->over || model_copy_list(list, &last->list))
+        return REMAT_NO_MEMORY;
+    memcpy(last->over, over, size);
+    last->work = work;
+    last->bytes = *ret_bytes;
+    return REMAT_OK;
+}
+
 /* Keeps the list as the one that fits, if it does. Else the chain learns, if it is one of its best.
  */
 static remat_status consider(const improvement *m, chain *c, const remat_operations *runs,
@@ -209,8 +243,8 @@ static remat_status consider(const improvement *m, chain *c, const remat_operati
     if (!status && is_best && !over)
         status = REMAT_NO_MEMORY;
     if (!status)
-        status =
-            measure(m, &list, is_best ? LIST_LAYOUT >> c->failures : QUICK_LAYOUT, ret_bytes, over);
+        status = is_best ? measure_best(m, c, &list, ret_bytes, over)
+                         : measure(m, &list, QUICK_LAYOUT, ret_bytes, over);
     bool fits = !status && *ret_bytes <= m->budget;
     bool better = time < c->fitting_time || (time == c->fitting_time && n_runs < c->fitting_runs);
     if (fits && better) {
@@ -521,6 +555,8 @@ static void release(improvement *m)
         remat_operations_clear(&m->chains[i].fitting);
         remat_operations_clear(&m->chains[i].runs);
         remat_operations_clear(&m->chains[i].passing);
+        remat_operations_clear(&m->chains[i].last.list);
+        free(m->chains[i].last.over);
     }
     remat_operations_clear(&m->everything);
 }

@@ -113,6 +113,42 @@ static void bound_holds(void **state)
     assert_true(of_chains.by_one <= of_chains.by_several);
 }
 
+static bool count_poll(void *data)
+{
+    ++*(unsigned *)data;
+    return false;
+}
+
+/* Work that does not try every second moment with as much to spare proves nothing, and is not
+ * done. */
+static void a_bound_is_raised_with_enough_work(void **state)
+{
+    (void)state;
+    dice d = {.state = 1969};
+    const shape s = {.most_nodes = MOST_NODES};
+    unsigned raised = 0;
+    for (unsigned i = 0; i < 400; i++) {
+        remat_profile *profile = random_profile(&d, &s);
+        const uint64_t budget = random_budget(&d, profile), n = profile->n_nodes;
+        bound_moments *moments = NULL;
+        assert_int_equal(bound_moments_new(profile, &moments, NULL), REMAT_OK);
+        const double bound = bound_moments_makespan(moments, budget, 100);
+        const uint64_t enough = 2 * n * n * 150 * 3;
+        unsigned polls = 0;
+        const remat_host host = {.data = &polls, .cancelled = count_poll};
+        assert_true(bound ==
+                        bound_moments_raise(moments, budget, bound, 2 * bound, enough - 1, &host) &&
+                    polls == 0);
+        if (bound > remat_store_all_makespan(profile) && bound < INFINITY)
+            bound_moments_raise(moments, budget, bound, 2 * bound, enough, &host);
+        raised += polls > 0;
+        bound_moments_free(moments);
+        remat_profile_free(profile);
+    }
+    print_message("# of 400 graphs %u have a bound to raise\n", raised);
+    assert_true(raised > 20);
+}
+
 /* States, alternatives and layout: valid, within the budget, never slower than the list given,
  * never faster than the bound. */
 static void never_slower(void **state)
@@ -356,6 +392,7 @@ int main(void)
         cmocka_unit_test(equals_exhaustive_search),
         cmocka_unit_test(tiny_graphs_are_solved),
         cmocka_unit_test(bound_holds),
+        cmocka_unit_test(a_bound_is_raised_with_enough_work),
         cmocka_unit_test(never_slower),
         cmocka_unit_test(states_leave_room),
         cmocka_unit_test(auto_is_exact),

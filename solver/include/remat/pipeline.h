@@ -183,7 +183,7 @@ uint64_t remat_pipeline_room(const remat_pipeline_question *question, uint32_t r
 
 /* Who knows what no schedule of the units first to end - 1 on a rank with so many in flight beats:
  * the times of their forward and backward, once each, and of both with what has to run again, which
- * is not less with more in flight; INFINITY: none fits. */
+ * is not less with more in flight; INFINITY: none fits. With 0 in flight: as if all fitted. */
 typedef struct remat_stage_least {
     double forward, backward, total;
     uint64_t input, output; /* as in a menu */
