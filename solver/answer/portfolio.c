@@ -88,19 +88,10 @@ static bool is_improved(const remat_portfolio *p, size_t i)
     return remat_table_solver(p->tables[i])->improved;
 }
 
-/* In brief what was searched in the order given is not searched in others, too. */
-static bool is_searched(const remat_portfolio *p, size_t i, const answer_wish *w,
-                        const remat_schedule *best)
-{
-    bool done = false;
-    for (size_t k = 0; k < i && w->effort == REMAT_BRIEF && best->solver; k++)
-        done = done || (is_improved(p, k) && p->given[k]);
-    return is_improved(p, i) && !done;
-}
-
 /* From each table of those that are improved when they are named, so that auto is never slower than
- * they are; then from the best list of the others that does not offload. In one part of the
- * progress. */
+ * they are; then from the best list of the others that does not offload. In brief the first search
+ * that there is a list after is the last: others end in the same list, as a rule. In one part of
+ * the progress. */
 static remat_status improve(const remat_portfolio *p, const answer_wish *whole, remat_effort effort,
                             double begin, double share, remat_schedule *best, remat_error *error)
 {
@@ -119,14 +110,16 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
     answer_wish w = *whole;
     w.effort = effort;
     w.host = &host;
-    for (size_t i = 0; i < p->n && !status; i++) {
-        if (!is_searched(p, i, &w, best))
+    bool done = false;
+    for (size_t i = 0; i < p->n && !status && !done; i++) {
+        if (!is_improved(p, i))
             continue;
         status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
         part.begin += part.share;
+        done = effort == REMAT_BRIEF && best->solver;
     }
     w.series = 1; /* or every second chain would do once more what it did */
-    return status ? status : improve_from(&w, others, n_others, &none, false, best, error);
+    return status || done ? status : improve_from(&w, others, n_others, &none, false, best, error);
 }
 
 /* Tiny graphs are searched exactly: within the work that this may take there is nothing left to
