@@ -274,7 +274,7 @@ static remat_status raise_bound(answer_wish *w, bound_moments *moments, uint64_t
 {
     answer_part part = {w->host, begin, share};
     const remat_host host = answer_part_host(&part);
-    if (!moments || !best->solver || answer_link_moves(w->problem->link))
+    if (!moments || !best->solver)
         return REMAT_OK;
     const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
     w->bound = bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, &host);
@@ -300,10 +300,11 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
                            remat_schedule *best, remat_error *error)
 {
     const bool thorough = w->effort == REMAT_THOROUGH;
+    const bool linked = answer_link_moves(w->problem->link); /* its bound is another */
     const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
     double begin = s->quick;
     remat_status status = improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
-    if (!status)
+    if (!status && !linked)
         status = raise_bound(w, moments, REMAT_QUICK_RAISE, begin, s->raise, best, error);
     begin += s->raise;
     if (!status)
@@ -312,7 +313,7 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     if (!status && thorough)
         status = improve(p, w, REMAT_THOROUGH, begin, s->thorough, best, error);
     begin += s->thorough;
-    if (!status && thorough)
+    if (!status && thorough && !linked)
         status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, begin, 1 - begin, best, error);
     return status;
 }
@@ -356,6 +357,8 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
         part = (answer_part){whole->host, part.begin + part.share, MIX_MORE_SHARE};
         status = answer_mix_on(&w, best, error);
     }
+    if (!status && !answer_reaches(best, w.bound)) /* that no list without the link is faster */
+        status = raise_bound(&w, moments, REMAT_QUICK_RAISE, part.begin + part.share, 0, best, error);
     if (status || answer_reaches(best, w.bound))
         return status;
     part = (answer_part){whole->host, part.begin + part.share, WITHOUT_SHARE};
