@@ -58,6 +58,23 @@ remat_status answer_mix_on(const answer_wish *w, remat_schedule *best, remat_err
     return status;
 }
 
+/* Of a second search: of a long list of a chain it ends near the first one, and the tables of such
+ * a chain have taken a second. */
+static remat_effort effort_once_more(const answer_wish *w, const remat_operations *list)
+{
+    enum { SHORT = 300 };
+    const bool brief = w->effort == REMAT_QUICK && list->length > SHORT &&
+                       w->problem->profile->kind == REMAT_CHAIN;
+    return brief ? REMAT_BRIEF : w->effort;
+}
+
+remat_status answer_mix_more(const answer_wish *w, remat_schedule *best, remat_error *error)
+{
+    answer_wish own = *w;
+    own.effort = effort_once_more(w, &best->operations);
+    return answer_mix_on(&own, best, error);
+}
+
 /* Of many nodes a list that waits for the link most of the time leads nowhere. 0: any will do. */
 static double slowest_start(const answer_wish *w, const remat_schedule *best)
 {
@@ -127,6 +144,7 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, remat_sc
                                                 .brief = w->effort == REMAT_QUICK},
                                &start, error);
     status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    own.effort = best->solver ? effort_once_more(w, &start.operations) : own.effort;
     if (!status && start.solver)
         status = mix_from(&own, &start.operations, best, error);
     remat_schedule_clear(&start);

@@ -18,6 +18,9 @@ remat_status answer_mix(const remat_portfolio *portfolio, const answer_wish *wis
 /* From the best list alone. */
 remat_status answer_mix_on(const answer_wish *wish, remat_schedule *best, remat_error *error);
 
+/* From it once more; of a long list of a chain in brief. */
+remat_status answer_mix_more(const answer_wish *wish, remat_schedule *best, remat_error *error);
+
 /* From it once more and slower, of a few nodes, where seeds end in different lists. */
 remat_status answer_mix_patiently(const remat_portfolio *portfolio, const answer_wish *wish,
                                   remat_schedule *best, remat_error *error);

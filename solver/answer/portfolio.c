@@ -331,7 +331,7 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 #define MIX_MORE_SHARE 0.1
 #define WITHOUT_SHARE 0.3
 
-/* Whether to search over the link once more: where it takes less than a second. */
+/* Whether to search over the link once more. */
 static bool is_far(const answer_wish *w, const remat_schedule *best)
 {
     const remat_profile *profile = w->problem->profile;
@@ -355,7 +355,7 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
         status = answer_mix(p, &w, best, error);
     if (!status && is_far(&w, best)) {
         part = (answer_part){whole->host, part.begin + part.share, MIX_MORE_SHARE};
-        status = answer_mix_on(&w, best, error);
+        status = answer_mix_more(&w, best, error);
     }
     if (!status && !answer_reaches(best, w.bound)) /* that no list without the link is faster */
         status = raise_bound(&w, moments, REMAT_QUICK_RAISE, part.begin + part.share, 0, best, error);

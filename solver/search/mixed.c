@@ -392,7 +392,7 @@ static const struct {
 } efforts[] = {[REMAT_QUICK] = {600000, 16000, 4},
                [REMAT_THOROUGH] = {4000000, 450000, SEEDS},
                [REMAT_PATIENT] = {2400000, 64000, 4},
-               [REMAT_BRIEF] = {150000, 4000, 4}};
+               [REMAT_BRIEF] = {300000, 8000, 4}};
 
 /* Past LONG operations it grows with their root. Past LONGEST a quick one does less and less: such
  * lists come from units that are all alike, and are good when it begins. */
