@@ -188,13 +188,14 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     remat_schedule found = {0};
     const remat_host host = remat_host_quiet(asked->host);
     const bool linked = answer_link_moves(asked->problem->link);
+    const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
     answer_wish w = *asked;
     w.host = &host;
     w.budget = budget;
     w.bound = w.over_link = 0;
-    w.effort = linked ? REMAT_QUICK : w.effort;
+    w.effort = !linked ? w.effort : named ? REMAT_QUICK : REMAT_BRIEF;
     remat_status status =
-        linked ? answer_mix(p, &w, &found, error) : find_exactly(p, &w, &found, error);
+        linked ? answer_mix(p, &w, NULL, &found, error) : find_exactly(p, &w, &found, error);
     *ret_none = w.bound == INFINITY;
     if (!status && !found.solver && !*ret_none && !linked)
         status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
@@ -268,16 +269,16 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
     return answer_refuse_budget(problem->profile, enough, error);
 }
 
-/* Closes the gap from below, as far as so much work goes, in one part of the progress. */
-static remat_status raise_bound(answer_wish *w, bound_moments *moments, uint64_t work, double begin,
-                                double share, const remat_schedule *best, remat_error *error)
+/* Closes the gap below a makespan, as far as so much work goes, in one part of the progress. */
+static remat_status raise_bound(answer_wish *w, bound_moments *moments, double makespan,
+                                uint64_t work, double begin, double share, remat_error *error)
 {
     answer_part part = {w->host, begin, share};
     const remat_host host = answer_part_host(&part);
-    if (!moments || !best->solver)
+    if (!moments || !(makespan > 0))
         return REMAT_OK;
     const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
-    w->bound = bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, &host);
+    w->bound = bound_moments_raise(moments, own, w->bound, makespan, work, &host);
     tell_bound(w);
     return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
                                          : REMAT_OK; /* a bound cut short is no answer */
@@ -305,7 +306,7 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     double begin = s->quick;
     remat_status status = improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
     if (!status && !linked)
-        status = raise_bound(w, moments, REMAT_QUICK_RAISE, begin, s->raise, best, error);
+        status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin, s->raise, error);
     begin += s->raise;
     if (!status)
         status = improve_patiently(w, begin, s->patient, best, error);
@@ -314,7 +315,7 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
         status = improve(p, w, REMAT_THOROUGH, begin, s->thorough, best, error);
     begin += s->thorough;
     if (!status && thorough && !linked)
-        status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, begin, 1 - begin, best, error);
+        status = raise_bound(w, moments, best->simulation.makespan, REMAT_THOROUGH_RAISE, begin, 1 - begin, error);
     return status;
 }
 
@@ -330,6 +331,7 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 #define FIRST_MIX_SHARE 0.2
 #define MIX_MORE_SHARE 0.1
 #define WITHOUT_SHARE 0.3
+#define ABOVE 1.002 /* a bound is looked for where there is a gap */
 
 /* Whether to search over the link once more. */
 static bool is_far(const answer_wish *w, const remat_schedule *best)
@@ -345,26 +347,30 @@ static bool is_far(const answer_wish *w, const remat_schedule *best)
 static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, bound_moments *moments,
                               remat_schedule *best, remat_error *error)
 {
-    remat_schedule without = {0};
+    remat_schedule start = {0}, without = {0};
     answer_part part = {whole->host, BRIEF_SHARE, FIRST_MIX_SHARE};
     const remat_host host = answer_part_host(&part);
-    answer_wish w = *whole;
+    answer_wish w = *whole, peaks = *whole;
     w.host = &host;
-    remat_status status = improve(p, whole, REMAT_BRIEF, 0, BRIEF_SHARE, best, error);
+    peaks.alignment = 0; /* the search over the link sees to addresses */
+    remat_status status = improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
+    bool beaten = best->solver && answer_faster(best, &start);
     if (!status)
-        status = answer_mix(p, &w, best, error);
+        status = answer_mix(p, &w, start.solver && !beaten ? &start : NULL, best, error);
+    remat_schedule_clear(&start);
     if (!status && is_far(&w, best)) {
         part = (answer_part){whole->host, part.begin + part.share, MIX_MORE_SHARE};
         status = answer_mix_more(&w, best, error);
     }
     if (!status && !answer_reaches(best, w.bound)) /* that no list without the link is faster */
-        status = raise_bound(&w, moments, REMAT_QUICK_RAISE, part.begin + part.share, 0, best, error);
+        status = raise_bound(&w, moments, ABOVE * best->simulation.makespan, REMAT_QUICK_RAISE,
+                             part.begin + part.share, 0, error);
     if (status || answer_reaches(best, w.bound))
         return status;
     part = (answer_part){whole->host, part.begin + part.share, WITHOUT_SHARE};
     status = search(p, &w, moments, &without, error);
     part = (answer_part){whole->host, part.begin + part.share, 1 - part.begin - part.share};
-    const bool beaten = without.solver && answer_faster(&without, best);
+    beaten = without.solver && answer_faster(&without, best);
     if (beaten)
         answer_keep_faster(&without, best);
     remat_schedule_clear(&without);
@@ -466,7 +472,7 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
             status = search(p, w, f->moments, &f->best, error);
         part = (answer_part){part.whole, part.share, 1 - part.share};
         if (!status && mixes)
-            status = answer_mix(p, w, &f->best, error);
+            status = answer_mix(p, w, NULL, &f->best, error);
     }
     w->host = part.whole;
     return status;
