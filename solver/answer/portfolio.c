@@ -90,8 +90,8 @@ static bool is_improved(const remat_portfolio *p, size_t i)
 
 /* From each table of those that are improved when they are named, so that auto is never slower than
  * they are; then from the best list of the others that does not offload. In brief the first search
- * that there is a list after is the last: others end in the same list, as a rule. In one part of
- * the progress. */
+ * that there is a list after is the last: others end in the same list, as a rule; and a joint graph
+ * is searched in any order alone. In one part of the progress. */
 static remat_status improve(const remat_portfolio *p, const answer_wish *whole, remat_effort effort,
                             double begin, double share, remat_schedule *best, remat_error *error)
 {
@@ -112,7 +112,7 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
     w.host = &host;
     bool done = false;
     for (size_t i = 0; i < p->n && !status && !done; i++) {
-        if (!is_improved(p, i))
+        if (!is_improved(p, i) || (effort == REMAT_BRIEF && p->given[i]))
             continue;
         status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
         part.begin += part.share;
@@ -331,7 +331,8 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 #define FIRST_MIX_SHARE 0.2
 #define MIX_MORE_SHARE 0.1
 #define WITHOUT_SHARE 0.3
-#define ABOVE 1.002 /* a bound is looked for where there is a gap */
+#define JOINT_LEFT 0.95 /* of the overhead */
+#define ABOVE 1.002     /* a bound is looked for where there is a gap */
 
 /* Whether to search over the link once more. */
 static bool is_far(const answer_wish *w, const remat_schedule *best)
@@ -339,6 +340,17 @@ static bool is_far(const answer_wish *w, const remat_schedule *best)
     const remat_profile *profile = w->problem->profile;
     return !profile->joint && profile->n_nodes <= ANSWER_SOME_NODES && best->solver &&
            best->simulation.makespan > 1.05 * w->over_link;
+}
+
+/* Whether all of the search without the link may find a faster list yet than the best over it.
+ * Nothing is proven of joint graphs; but of one it finds little that is faster than after its first
+ * part, from which the search over the link began. */
+static bool may_be_beaten(const answer_wish *w, double brief, const remat_schedule *best)
+{
+    const double all = remat_store_all_makespan(w->problem->profile);
+    return !answer_reaches(best, w->bound) &&
+           !(w->problem->profile->joint && best->solver &&
+             best->simulation.makespan - all < JOINT_LEFT * (brief - all));
 }
 
 /* Over the link from what a short search without it finds, and once more where that ends far from
@@ -357,6 +369,7 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     bool beaten = best->solver && answer_faster(best, &start);
     if (!status)
         status = answer_mix(p, &w, start.solver && !beaten ? &start : NULL, best, error);
+    const double brief = start.solver ? start.simulation.makespan : 0;
     remat_schedule_clear(&start);
     if (!status && is_far(&w, best)) {
         part = (answer_part){whole->host, part.begin + part.share, MIX_MORE_SHARE};
@@ -365,7 +378,7 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     if (!status && !answer_reaches(best, w.bound)) /* that no list without the link is faster */
         status = raise_bound(&w, moments, ABOVE * best->simulation.makespan, REMAT_QUICK_RAISE,
                              part.begin + part.share, 0, error);
-    if (status || answer_reaches(best, w.bound))
+    if (status || !may_be_beaten(&w, brief, best))
         return status;
     part = (answer_part){whole->host, part.begin + part.share, WITHOUT_SHARE};
     status = search(p, &w, moments, &without, error);

@@ -409,8 +409,9 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        remat_effort effort, double lower_bound, const remat_host *host,
                        remat_operations *ret_list, remat_error *error)
 {
-    const bool few = profile->n_nodes <= FEWER;
-    const size_t seeds = start->length <= SHORT ? SEEDS : efforts[effort].seeds;
+    /* several short ones find more than a few long ones; of short lists all may be long */
+    const bool share = profile->n_nodes <= FEWER || start->length > SHORT;
+    const size_t seeds = start->length <= LONG ? SEEDS : efforts[effort].seeds;
     mixing *x = calloc(1, sizeof *x);
     if (!x)
         return remat_fail_memory(error);
@@ -421,7 +422,7 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
                   .seeds = seeds,
-                  .limit = work_of(effort, start->length) * (few ? efforts[effort].seeds : seeds) /
+                  .limit = work_of(effort, start->length) * (share ? efforts[effort].seeds : seeds) /
                            seeds,
                   .alignment = alignment,
                   .thorough = effort == REMAT_THOROUGH};
