@@ -147,6 +147,7 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const re
                                                 .problem = w->problem,
                                                 .budget = w->budget,
                                                 .alignment = w->alignment,
+                                                .host = w->host,
                                                 .below = slowest_start(w, best),
                                                 .brief = w->effort != REMAT_THOROUGH},
                                &start, error);

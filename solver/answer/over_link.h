@@ -9,9 +9,9 @@
 remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish *asked,
                              remat_schedule *ret_schedule, remat_error *error);
 
-/* Searches over the link from a list (NULL: the best so far), or from the smallest there is where none fits;
- * then from the best of those that offload. *best becomes what is faster. Nothing found is no
- * failure. */
+/* Searches over the link from a list (NULL: the best so far), or from the smallest there is where
+ * none fits; then from the best of those that offload. *best becomes what is faster. Nothing found
+ * is no failure. */
 remat_status answer_mix(const remat_portfolio *portfolio, const answer_wish *wish,
                         const remat_schedule *from, remat_schedule *best, remat_error *error);
 

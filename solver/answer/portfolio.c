@@ -73,6 +73,7 @@ static remat_status improve_from(const answer_wish *w, const remat_table *const 
                                   .problem = w->problem,
                                   .budget = w->budget,
                                   .alignment = w->alignment,
+                                  .host = w->host,
                                   .brief = w->effort == REMAT_BRIEF};
     remat_status status = answer_choose(&choice, &start, error);
     const bool nothing = status == REMAT_INFEASIBLE;
@@ -245,10 +246,14 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
     const uint64_t budget = w->budget;
     const bool linked = problem->link && w->over_link < INFINITY; /* none offloading is known of */
     uint64_t peak, enough;
+    const answer_choice choice = {.tables = p->tables,
+                                  .n = p->n,
+                                  .problem = problem,
+                                  .alignment = w->alignment,
+                                  .host = w->host};
     if (w->bound == INFINITY && floor <= budget) /* proven of this one, by search */
         floor = budget + 1;
-    remat_status status =
-        remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
+    remat_status status = answer_least_budget(&choice, &peak, &enough, error);
     if (!status && enough > budget)
         status = halve_down(p, w, &floor, &enough, error);
     if (status)
@@ -306,7 +311,8 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     double begin = s->quick;
     remat_status status = improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
     if (!status && !linked)
-        status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin, s->raise, error);
+        status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin,
+                             s->raise, error);
     begin += s->raise;
     if (!status)
         status = improve_patiently(w, begin, s->patient, best, error);
@@ -315,7 +321,8 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
         status = improve(p, w, REMAT_THOROUGH, begin, s->thorough, best, error);
     begin += s->thorough;
     if (!status && thorough && !linked)
-        status = raise_bound(w, moments, best->simulation.makespan, REMAT_THOROUGH_RAISE, begin, 1 - begin, error);
+        status = raise_bound(w, moments, best->simulation.makespan, REMAT_THOROUGH_RAISE, begin,
+                             1 - begin, error);
     return status;
 }
 
@@ -425,6 +432,7 @@ static remat_status choose(const remat_portfolio *p, const answer_wish *w, doubl
                                   .problem = w->problem,
                                   .budget = w->budget,
                                   .alignment = w->alignment,
+                                  .host = w->host,
                                   .below = below,
                                   .brief = brief};
     return answer_choose(&choice, ret_schedule, error);
@@ -558,7 +566,7 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
         status = refuse_improved(portfolio, &w, f.floor.bytes, &refusal);
     if (!status)
         status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, w.alignment,
-                                        &f.best, &refusal);
+                                        w.host, &f.best, &refusal);
     if (!status && linked)
         claim_over_link(w.over_link, &f.best);
     else if (!status && (!problem->link || (portfolio->improved && f.best.solver->improved)))

@@ -422,8 +422,8 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
                   .seeds = seeds,
-                  .limit = work_of(effort, start->length) * (share ? efforts[effort].seeds : seeds) /
-                           seeds,
+                  .limit = work_of(effort, start->length) *
+                           (share ? efforts[effort].seeds : seeds) / seeds,
                   .alignment = alignment,
                   .thorough = effort == REMAT_THOROUGH};
     const remat_status status = run_rounds(x, ret_list, error);
