@@ -6,6 +6,16 @@
 #include "answer/part.h"
 #include "model/lists.h"
 
+/* Of a second search: of a long list of a chain it ends near the first one, and the tables of such
+ * a chain have taken a second. */
+static remat_effort effort_once_more(const answer_wish *w, const remat_operations *list)
+{
+    enum { SHORT = 300 };
+    const bool brief = w->effort == REMAT_QUICK && list->length > SHORT &&
+                       w->problem->profile->kind == REMAT_CHAIN;
+    return brief ? REMAT_BRIEF : w->effort;
+}
+
 /* A list of the mixed search, judged. What addresses need beside the peak is asked of the search as
  * a smaller budget, a little at a time, and from the list before. */
 static remat_status mix_within(const answer_wish *w, const remat_operations *start,
@@ -30,7 +40,7 @@ static remat_status mix_within(const answer_wish *w, const remat_operations *sta
         remat_operations_clear(&list);
         if (!w->alignment || !found)
             break;
-        own.effort = w->effort == REMAT_QUICK ? REMAT_BRIEF : w->effort;
+        own.effort = effort_once_more(w, start);
     }
     remat_operations_clear(&before);
     return status;
@@ -61,16 +71,6 @@ remat_status answer_mix_on(const answer_wish *w, remat_schedule *best, remat_err
                                     : mix_from(w, &list, best, error);
     remat_operations_clear(&list);
     return status;
-}
-
-/* Of a second search: of a long list of a chain it ends near the first one, and the tables of such
- * a chain have taken a second. */
-static remat_effort effort_once_more(const answer_wish *w, const remat_operations *list)
-{
-    enum { SHORT = 300 };
-    const bool brief = w->effort == REMAT_QUICK && list->length > SHORT &&
-                       w->problem->profile->kind == REMAT_CHAIN;
-    return brief ? REMAT_BRIEF : w->effort;
 }
 
 remat_status answer_mix_more(const answer_wish *w, remat_schedule *best, remat_error *error)
