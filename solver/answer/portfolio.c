@@ -89,15 +89,22 @@ static bool is_improved(const remat_portfolio *p, size_t i)
     return remat_table_solver(p->tables[i])->improved;
 }
 
+/* Of which any order is searched in brief: of a larger one that takes seconds. */
+static bool is_small_joint(const remat_profile *profile)
+{
+    return profile->joint && profile->n_nodes <= ANSWER_SOME_NODES;
+}
+
 /* From each table of those that are improved when they are named, so that auto is never slower than
  * they are; then from the best list of the others that does not offload. In brief the first search
- * that there is a list after is the last: others end in the same list, as a rule; and a joint graph
- * is searched in any order alone. In one part of the progress. */
+ * that there is a list after is the last: others end in the same list, as a rule; and a small
+ * joint graph is searched in any order alone. In one part of the progress. */
 static remat_status improve(const remat_portfolio *p, const answer_wish *whole, remat_effort effort,
                             double begin, double share, remat_schedule *best, remat_error *error)
 {
     const remat_table *others[REMAT_MAX_SOLVERS];
     size_t n_others = 0;
+    const bool any_order = effort == REMAT_BRIEF && is_small_joint(whole->problem->profile);
     bool own[2] = {true, true}, none = false; /* by given order: a second time finds the same */
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < p->n; i++)
@@ -113,7 +120,7 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
     w.host = &host;
     bool done = false;
     for (size_t i = 0; i < p->n && !status && !done; i++) {
-        if (!is_improved(p, i) || (effort == REMAT_BRIEF && p->given[i]))
+        if (!is_improved(p, i) || (any_order && p->given[i]))
             continue;
         status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
         part.begin += part.share;
@@ -356,7 +363,7 @@ static bool may_be_beaten(const answer_wish *w, double brief, const remat_schedu
 {
     const double all = remat_store_all_makespan(w->problem->profile);
     return !answer_reaches(best, w->bound) &&
-           !(w->problem->profile->joint && best->solver &&
+           !(is_small_joint(w->problem->profile) && best->solver &&
              best->simulation.makespan - all < JOINT_LEFT * (brief - all));
 }
 
