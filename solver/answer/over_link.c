@@ -6,13 +6,15 @@
 #include "answer/part.h"
 #include "model/lists.h"
 
-/* Of a second search: of a long list of a chain it ends near the first one, and the tables of such
- * a chain have taken a second. */
-static remat_effort effort_once_more(const answer_wish *w, const remat_operations *list)
+bool answer_is_long_chain(const answer_wish *w, const remat_operations *list)
 {
     enum { SHORT = 300 };
-    const bool brief = w->effort == REMAT_QUICK && list->length > SHORT &&
-                       w->problem->profile->kind == REMAT_CHAIN;
+    return w->problem->profile->kind == REMAT_CHAIN && list->length > SHORT;
+}
+
+static remat_effort effort_once_more(const answer_wish *w, const remat_operations *list)
+{
+    const bool brief = w->effort == REMAT_QUICK && answer_is_long_chain(w, list);
     return brief ? REMAT_BRIEF : w->effort;
 }
 
@@ -73,13 +75,6 @@ remat_status answer_mix_on(const answer_wish *w, remat_schedule *best, remat_err
     return status;
 }
 
-remat_status answer_mix_more(const answer_wish *w, remat_schedule *best, remat_error *error)
-{
-    answer_wish own = *w;
-    own.effort = effort_once_more(w, &best->operations);
-    return answer_mix_on(&own, best, error);
-}
-
 /* Of many nodes a list that waits for the link most of the time leads nowhere. 0: any will do. */
 static double slowest_start(const answer_wish *w, const remat_schedule *best)
 {
@@ -127,6 +122,8 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const re
     const remat_host host = answer_part_host(&part);
     answer_wish own = *w;
     own.host = &host;
+    /* then that is the best of those that offload */
+    const bool offloads = !from && best->solver && (best->solver->accepts & REMAT_NEEDS_LINK);
     if (!status && from) {
         status = mix_from(&own, &from->operations, best, error);
     } else if (!status && best->solver) {
@@ -140,7 +137,7 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const re
     }
     remat_schedule_clear(&start);
     part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
-    if (!status && n > 0)
+    if (!status && n > 0 && !offloads)
         status = answer_choose(&(answer_choice){.tables = offloading,
                                                 .n = n,
                                                 .name = "",

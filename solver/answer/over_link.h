@@ -18,8 +18,9 @@ remat_status answer_mix(const remat_portfolio *portfolio, const answer_wish *wis
 /* From the best list alone. */
 remat_status answer_mix_on(const answer_wish *wish, remat_schedule *best, remat_error *error);
 
-/* From it once more; of a long list of a chain in brief. */
-remat_status answer_mix_more(const answer_wish *wish, remat_schedule *best, remat_error *error);
+/* Whether a second search of it is worth little: it ends near the first one, and the tables of such
+ * a chain have taken a second. */
+bool answer_is_long_chain(const answer_wish *wish, const remat_operations *list);
 
 /* From it once more and slower, of a few nodes, where seeds end in different lists. */
 remat_status answer_mix_patiently(const remat_portfolio *portfolio, const answer_wish *wish,

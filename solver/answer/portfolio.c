@@ -353,7 +353,8 @@ static bool is_far(const answer_wish *w, const remat_schedule *best)
 {
     const remat_profile *profile = w->problem->profile;
     return !profile->joint && profile->n_nodes <= ANSWER_SOME_NODES && best->solver &&
-           best->simulation.makespan > 1.05 * w->over_link;
+           best->simulation.makespan > 1.05 * w->over_link &&
+           !answer_is_long_chain(w, &best->operations);
 }
 
 /* Whether all of the search without the link may find a faster list yet than the best over it.
@@ -379,7 +380,9 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     answer_wish w = *whole, peaks = *whole;
     w.host = &host;
     peaks.alignment = 0; /* the search over the link sees to addresses */
-    remat_status status = improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
+    remat_status status = REMAT_OK;
+    if (!answer_reaches(best, w.bound))
+        status = improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
     bool beaten = best->solver && answer_faster(best, &start);
     if (!status)
         status = answer_mix(p, &w, start.solver && !beaten ? &start : NULL, best, error);
@@ -387,7 +390,7 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     remat_schedule_clear(&start);
     if (!status && is_far(&w, best)) {
         part = (answer_part){whole->host, part.begin + part.share, MIX_MORE_SHARE};
-        status = answer_mix_more(&w, best, error);
+        status = answer_mix_on(&w, best, error);
     }
     if (!status && !answer_reaches(best, w.bound)) /* that no list without the link is faster */
         status = raise_bound(&w, moments, ABOVE * best->simulation.makespan, REMAT_QUICK_RAISE,
