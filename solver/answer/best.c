@@ -86,13 +86,17 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
 /* ---- the schedule to hand out ---- */
 
 remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                            remat_schedule *schedule, remat_error *error)
+                            const remat_host *host, remat_schedule *schedule, remat_error *error)
 {
     if (!alignment)
         return REMAT_OK;
+    const remat_host unhurried = remat_host_unhurried(host);
     const remat_operations *list = &schedule->operations;
     remat_status status = remat_layout_in_flight(problem->profile, list, problem->in_flight,
-                                                 alignment, budget, NULL, &schedule->layout, error);
+                                                 alignment, budget, host, &schedule->layout, error);
+    if (status == REMAT_CANCELLED && remat_host_late(host))
+        status = remat_layout_in_flight(problem->profile, list, problem->in_flight, alignment,
+                                        UINT64_MAX, &unhurried, &schedule->layout, error);
     return status ? status : remat_layout_check(problem->profile, list, &schedule->layout, error);
 }
 
@@ -102,10 +106,12 @@ remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint3
 static remat_status finds_room(const answer_choice *c, const remat_schedule *schedule,
                                uint64_t *ret_arena, remat_error *error)
 {
+    const remat_host unhurried = remat_host_unhurried(c->host);
     const model_goal goal = {.alignment = c->alignment,
                              .capacity = c->budget,
                              .work = BRIEF_LAYOUT_WORK,
                              .decide = true,
+                             .host = &unhurried,
                              .in_flight = c->problem->in_flight,
                              .turn = schedule->simulation.turn};
     return model_layout_arena(c->problem->profile, &schedule->operations, &goal, ret_arena, NULL,
@@ -126,7 +132,7 @@ static remat_status trace(const remat_table *table, const answer_choice *c, uint
         status = finds_room(c, &schedule, &arena, error);
     schedule.layout.arena = arena;
     if (!status && arena <= c->budget)
-        status = answer_lay_out(c->problem, c->budget, c->alignment, &schedule, error);
+        status = answer_lay_out(c->problem, c->budget, c->alignment, c->host, &schedule, error);
     if (status)
         remat_schedule_clear(&schedule);
     else
@@ -135,11 +141,12 @@ static remat_status trace(const remat_table *table, const answer_choice *c, uint
 }
 
 /* What the schedule of this peak needs with its layout. */
-static remat_status budget_of(const remat_table *table, const remat_problem *problem, uint64_t peak,
-                              uint32_t alignment, uint64_t *ret_budget, remat_error *error)
+static remat_status budget_of(const remat_table *table, const answer_choice *of, uint64_t peak,
+                              uint64_t *ret_budget, remat_error *error)
 {
     remat_schedule schedule;
-    const answer_choice c = {.problem = problem, .budget = peak, .alignment = alignment};
+    const answer_choice c = {
+        .problem = of->problem, .budget = peak, .alignment = of->alignment, .host = of->host};
     remat_status status = trace(table, &c, peak, &schedule, error);
     if (status)
         return status;
@@ -148,24 +155,31 @@ static remat_status budget_of(const remat_table *table, const remat_problem *pro
     return REMAT_OK;
 }
 
+remat_status answer_least_budget(const answer_choice *c, uint64_t *ret_peak, uint64_t *ret_budget,
+                                 remat_error *error)
+{
+    uint64_t again;
+    remat_best_table(c->tables, c->n, 0, ret_peak);
+    *ret_budget = *ret_peak;
+    if (!c->alignment || *ret_peak == 0)
+        return REMAT_OK;
+    ptrdiff_t table = remat_best_table(c->tables, c->n, *ret_peak, &again);
+    return budget_of(c->tables[table], c, *ret_peak, ret_budget, error);
+}
+
 remat_status remat_least_budget(const remat_table *const *tables, size_t n,
                                 const remat_problem *problem, uint32_t alignment,
                                 uint64_t *ret_peak, uint64_t *ret_budget, remat_error *error)
 {
-    uint64_t again;
-    remat_best_table(tables, n, 0, ret_peak);
-    *ret_budget = *ret_peak;
-    if (!alignment || *ret_peak == 0)
-        return REMAT_OK;
-    ptrdiff_t table = remat_best_table(tables, n, *ret_peak, &again);
-    return budget_of(tables[table], problem, *ret_peak, alignment, ret_budget, error);
+    const answer_choice choice = {
+        .tables = tables, .n = n, .problem = problem, .alignment = alignment};
+    return answer_least_budget(&choice, ret_peak, ret_budget, error);
 }
 
 static remat_status refuse(const answer_choice *c, remat_error *error)
 {
     uint64_t peak, least;
-    remat_status status =
-        remat_least_budget(c->tables, c->n, c->problem, c->alignment, &peak, &least, error);
+    remat_status status = answer_least_budget(c, &peak, &least, error);
     if (status)
         return status;
     if (peak > c->budget || peak == 0)
@@ -244,7 +258,8 @@ static bool closer(const remat_point *a, const remat_neighbour *b)
 
 remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
                                     const remat_problem *problem, uint32_t alignment,
-                                    remat_schedule *schedule, remat_error *error)
+                                    const remat_host *host, remat_schedule *schedule,
+                                    remat_error *error)
 {
     double makespan = schedule->simulation.makespan;
     double overhead = makespan - remat_store_all_makespan(problem->profile);
@@ -271,6 +286,6 @@ remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
     }
     if (!schedule->next.solver || !alignment)
         return REMAT_OK;
-    uint64_t peak = schedule->next.peak;
-    return budget_of(tables[chosen], problem, peak, alignment, &schedule->next.budget, error);
+    const answer_choice c = {.problem = problem, .alignment = alignment, .host = host};
+    return budget_of(tables[chosen], &c, schedule->next.peak, &schedule->next.budget, error);
 }

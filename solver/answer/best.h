@@ -15,7 +15,8 @@ typedef struct answer_choice {
     const remat_problem *problem;
     uint64_t budget;
     uint32_t alignment;
-    double below; /* a makespan from which on a list is of no use; 0: any is */
+    const remat_host *host; /* of the search for addresses; may be NULL */
+    double below;           /* a makespan from which on a list is of no use; 0: any is */
     bool brief; /* one for a search to begin with: where room is not soon found, the next will do */
 } answer_choice;
 
@@ -24,10 +25,14 @@ typedef struct answer_choice {
 remat_status answer_choose(const answer_choice *choice, remat_schedule *ret_schedule,
                            remat_error *error);
 
+/* As remat_least_budget; of the choice only tables, problem, alignment and host are read. */
+remat_status answer_least_budget(const answer_choice *choice, uint64_t *ret_peak,
+                                 uint64_t *ret_budget, remat_error *error);
+
 /* Gives the schedule's list a layout that its judge has confirmed, within the budget if that is
- * found; alignment 0: none. */
+ * found, and when it is late one that takes no time to find; alignment 0: none. */
 remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                            remat_schedule *schedule, remat_error *error);
+                            const remat_host *host, remat_schedule *schedule, remat_error *error);
 
 /* Ends a refusal that error already words: what pins have to do with it, and the budget that would
  * do (0: not known). REMAT_INFEASIBLE. */
@@ -37,6 +42,7 @@ remat_status answer_refuse_budget(const remat_profile *profile, uint64_t enough,
 /* Fills schedule->least and ->next (remat/table.h). alignment: of the layout, 0: none. */
 remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
                                     const remat_problem *problem, uint32_t alignment,
-                                    remat_schedule *schedule, remat_error *error);
+                                    const remat_host *host, remat_schedule *schedule,
+                                    remat_error *error);
 
 #endif

@@ -6,28 +6,45 @@
 #include "answer/part.h"
 #include "model/lists.h"
 
+bool answer_is_long_chain(const answer_wish *w, const remat_operations *list)
+{
+    enum { SHORT = 300 };
+    return w->problem->profile->kind == REMAT_CHAIN && list->length > SHORT;
+}
+
+static remat_effort effort_once_more(const answer_wish *w, const remat_operations *list)
+{
+    const bool brief = w->effort == REMAT_QUICK && answer_is_long_chain(w, list);
+    return brief ? REMAT_BRIEF : w->effort;
+}
+
 /* A list of the mixed search, judged. What addresses need beside the peak is asked of the search as
- * a smaller budget, a little at a time. */
+ * a smaller budget, a little at a time, and from the list before. */
 static remat_status mix_within(const answer_wish *w, const remat_operations *start,
                                remat_schedule *ret_schedule, remat_error *error)
 {
     enum { TRIES = 4 };
+    answer_wish own = *w;
+    remat_operations before = {0};
     remat_status status = REMAT_INFEASIBLE;
     for (uint64_t k = 0; k < TRIES && status == REMAT_INFEASIBLE; k++) {
         remat_operations list = {0};
-        const answer_search search = {.start = start,
+        const answer_search search = {.start = k > 0 ? &before : start,
                                       .budget = w->budget - w->budget / 200 * k,
                                       .bound = w->over_link,
                                       .over_link = true};
-        status = answer_search_once(w, &search, &list, error);
-        if (!status && list.length == 0)
-            return REMAT_INFEASIBLE;
+        status = answer_search_once(&own, &search, &list, error);
+        const bool found = !status && list.length > 0;
+        if (found && model_copy_list(&list, &before))
+            status = remat_fail_memory(error);
         if (!status)
-            status = answer_take(w, &list, ret_schedule, error);
+            status = found ? answer_take(w, &list, ret_schedule, error) : REMAT_INFEASIBLE;
         remat_operations_clear(&list);
-        if (!w->alignment)
+        if (!w->alignment || !found)
             break;
+        own.effort = effort_once_more(w, start);
     }
+    remat_operations_clear(&before);
     return status;
 }
 
@@ -85,8 +102,8 @@ static remat_status begin_quickly(const remat_portfolio *p, const answer_wish *w
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
-remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, remat_schedule *best,
-                        remat_error *error)
+remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const remat_schedule *from,
+                        remat_schedule *best, remat_error *error)
 {
     const remat_table *offloading[REMAT_MAX_SOLVERS];
     size_t n = 0;
@@ -105,7 +122,11 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, remat_sc
     const remat_host host = answer_part_host(&part);
     answer_wish own = *w;
     own.host = &host;
-    if (!status && best->solver) {
+    /* then that is the best of those that offload */
+    const bool offloads = !from && best->solver && (best->solver->accepts & REMAT_NEEDS_LINK);
+    if (!status && from) {
+        status = mix_from(&own, &from->operations, best, error);
+    } else if (!status && best->solver) {
         status = answer_mix_on(&own, best, error);
     } else if (!status) {
         status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
@@ -116,17 +137,19 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, remat_sc
     }
     remat_schedule_clear(&start);
     part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
-    if (!status && n > 0)
+    if (!status && n > 0 && !offloads)
         status = answer_choose(&(answer_choice){.tables = offloading,
                                                 .n = n,
                                                 .name = "",
                                                 .problem = w->problem,
                                                 .budget = w->budget,
                                                 .alignment = w->alignment,
+                                                .host = w->host,
                                                 .below = slowest_start(w, best),
-                                                .brief = w->effort == REMAT_QUICK},
+                                                .brief = w->effort != REMAT_THOROUGH},
                                &start, error);
     status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
+    own.effort = best->solver ? effort_once_more(w, &start.operations) : own.effort;
     if (!status && start.solver)
         status = mix_from(&own, &start.operations, best, error);
     remat_schedule_clear(&start);
@@ -142,5 +165,5 @@ remat_status answer_mix_patiently(const remat_portfolio *p, const answer_wish *w
     own.host = &host;
     own.effort = REMAT_PATIENT;
     const bool tiny = w->problem->profile->n_nodes <= TINY;
-    return tiny && best->solver ? answer_mix(p, &own, best, error) : REMAT_OK;
+    return tiny && best->solver ? answer_mix(p, &own, NULL, best, error) : REMAT_OK;
 }

@@ -9,14 +9,18 @@
 remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish *asked,
                              remat_schedule *ret_schedule, remat_error *error);
 
-/* Searches over the link from the best list so far, or from the smallest there is where none fits;
- * then from the best of those that offload. *best becomes what is faster. Nothing found is no
- * failure. */
+/* Searches over the link from a list (NULL: the best so far), or from the smallest there is where
+ * none fits; then from the best of those that offload. *best becomes what is faster. Nothing found
+ * is no failure. */
 remat_status answer_mix(const remat_portfolio *portfolio, const answer_wish *wish,
-                        remat_schedule *best, remat_error *error);
+                        const remat_schedule *from, remat_schedule *best, remat_error *error);
 
 /* From the best list alone. */
 remat_status answer_mix_on(const answer_wish *wish, remat_schedule *best, remat_error *error);
+
+/* Whether a second search of it is worth little: it ends near the first one, and the tables of such
+ * a chain have taken a second. */
+bool answer_is_long_chain(const answer_wish *wish, const remat_operations *list);
 
 /* From it once more and slower, of a few nodes, where seeds end in different lists. */
 remat_status answer_mix_patiently(const remat_portfolio *portfolio, const answer_wish *wish,

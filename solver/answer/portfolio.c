@@ -73,6 +73,7 @@ static remat_status improve_from(const answer_wish *w, const remat_table *const 
                                   .problem = w->problem,
                                   .budget = w->budget,
                                   .alignment = w->alignment,
+                                  .host = w->host,
                                   .brief = w->effort == REMAT_BRIEF};
     remat_status status = answer_choose(&choice, &start, error);
     const bool nothing = status == REMAT_INFEASIBLE;
@@ -88,24 +89,22 @@ static bool is_improved(const remat_portfolio *p, size_t i)
     return remat_table_solver(p->tables[i])->improved;
 }
 
-/* In brief what was searched in the order given is not searched in others, too. */
-static bool is_searched(const remat_portfolio *p, size_t i, const answer_wish *w,
-                        const remat_schedule *best)
+/* Of which any order is searched in brief: of a larger one that takes seconds. */
+static bool is_small_joint(const remat_profile *profile)
 {
-    bool done = false;
-    for (size_t k = 0; k < i && w->effort == REMAT_BRIEF && best->solver; k++)
-        done = done || (is_improved(p, k) && p->given[k]);
-    return is_improved(p, i) && !done;
+    return profile->joint && profile->n_nodes <= ANSWER_SOME_NODES;
 }
 
 /* From each table of those that are improved when they are named, so that auto is never slower than
- * they are; then from the best list of the others that does not offload. In one part of the
- * progress. */
+ * they are; then from the best list of the others that does not offload. In brief the first search
+ * that there is a list after is the last: others end in the same list, as a rule; and a small
+ * joint graph is searched in any order alone. In one part of the progress. */
 static remat_status improve(const remat_portfolio *p, const answer_wish *whole, remat_effort effort,
                             double begin, double share, remat_schedule *best, remat_error *error)
 {
     const remat_table *others[REMAT_MAX_SOLVERS];
     size_t n_others = 0;
+    const bool any_order = effort == REMAT_BRIEF && is_small_joint(whole->problem->profile);
     bool own[2] = {true, true}, none = false; /* by given order: a second time finds the same */
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < p->n; i++)
@@ -119,14 +118,16 @@ static remat_status improve(const remat_portfolio *p, const answer_wish *whole, 
     answer_wish w = *whole;
     w.effort = effort;
     w.host = &host;
-    for (size_t i = 0; i < p->n && !status; i++) {
-        if (!is_searched(p, i, &w, best))
+    bool done = false;
+    for (size_t i = 0; i < p->n && !status && !done; i++) {
+        if (!is_improved(p, i) || (any_order && p->given[i]))
             continue;
         status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
         part.begin += part.share;
+        done = effort == REMAT_BRIEF && best->solver;
     }
     w.series = 1; /* or every second chain would do once more what it did */
-    return status ? status : improve_from(&w, others, n_others, &none, false, best, error);
+    return status || done ? status : improve_from(&w, others, n_others, &none, false, best, error);
 }
 
 /* Tiny graphs are searched exactly: within the work that this may take there is nothing left to
@@ -195,13 +196,14 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     remat_schedule found = {0};
     const remat_host host = remat_host_quiet(asked->host);
     const bool linked = answer_link_moves(asked->problem->link);
+    const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
     answer_wish w = *asked;
     w.host = &host;
     w.budget = budget;
     w.bound = w.over_link = 0;
-    w.effort = linked ? REMAT_QUICK : w.effort;
+    w.effort = !linked ? w.effort : named ? REMAT_QUICK : REMAT_BRIEF;
     remat_status status =
-        linked ? answer_mix(p, &w, &found, error) : find_exactly(p, &w, &found, error);
+        linked ? answer_mix(p, &w, NULL, &found, error) : find_exactly(p, &w, &found, error);
     *ret_none = w.bound == INFINITY;
     if (!status && !found.solver && !*ret_none && !linked)
         status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
@@ -251,10 +253,14 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
     const uint64_t budget = w->budget;
     const bool linked = problem->link && w->over_link < INFINITY; /* none offloading is known of */
     uint64_t peak, enough;
+    const answer_choice choice = {.tables = p->tables,
+                                  .n = p->n,
+                                  .problem = problem,
+                                  .alignment = w->alignment,
+                                  .host = w->host};
     if (w->bound == INFINITY && floor <= budget) /* proven of this one, by search */
         floor = budget + 1;
-    remat_status status =
-        remat_least_budget(p->tables, p->n, problem, w->alignment, &peak, &enough, error);
+    remat_status status = answer_least_budget(&choice, &peak, &enough, error);
     if (!status && enough > budget)
         status = halve_down(p, w, &floor, &enough, error);
     if (status)
@@ -275,16 +281,16 @@ static remat_status refuse_improved(const remat_portfolio *p, const answer_wish 
     return answer_refuse_budget(problem->profile, enough, error);
 }
 
-/* Closes the gap from below, as far as so much work goes, in one part of the progress. */
-static remat_status raise_bound(answer_wish *w, bound_moments *moments, uint64_t work, double begin,
-                                double share, const remat_schedule *best, remat_error *error)
+/* Closes the gap below a makespan, as far as so much work goes, in one part of the progress. */
+static remat_status raise_bound(answer_wish *w, bound_moments *moments, double makespan,
+                                uint64_t work, double begin, double share, remat_error *error)
 {
     answer_part part = {w->host, begin, share};
     const remat_host host = answer_part_host(&part);
-    if (!moments || !best->solver || answer_link_moves(w->problem->link))
+    if (!moments || !(makespan > 0))
         return REMAT_OK;
     const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
-    w->bound = bound_moments_raise(moments, own, w->bound, best->simulation.makespan, work, &host);
+    w->bound = bound_moments_raise(moments, own, w->bound, makespan, work, &host);
     tell_bound(w);
     return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
                                          : REMAT_OK; /* a bound cut short is no answer */
@@ -307,11 +313,13 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
                            remat_schedule *best, remat_error *error)
 {
     const bool thorough = w->effort == REMAT_THOROUGH;
+    const bool linked = answer_link_moves(w->problem->link); /* its bound is another */
     const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
     double begin = s->quick;
     remat_status status = improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
-    if (!status)
-        status = raise_bound(w, moments, REMAT_QUICK_RAISE, begin, s->raise, best, error);
+    if (!status && !linked)
+        status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin,
+                             s->raise, error);
     begin += s->raise;
     if (!status)
         status = improve_patiently(w, begin, s->patient, best, error);
@@ -319,8 +327,9 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     if (!status && thorough)
         status = improve(p, w, REMAT_THOROUGH, begin, s->thorough, best, error);
     begin += s->thorough;
-    if (!status && thorough)
-        status = raise_bound(w, moments, REMAT_THOROUGH_RAISE, begin, 1 - begin, best, error);
+    if (!status && thorough && !linked)
+        status = raise_bound(w, moments, best->simulation.makespan, REMAT_THOROUGH_RAISE, begin,
+                             1 - begin, error);
     return status;
 }
 
@@ -336,13 +345,27 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 #define FIRST_MIX_SHARE 0.2
 #define MIX_MORE_SHARE 0.1
 #define WITHOUT_SHARE 0.3
+#define JOINT_LEFT 0.95 /* of the overhead */
+#define ABOVE 1.002     /* a bound is looked for where there is a gap */
 
-/* Whether to search over the link once more: where it takes less than a second. */
+/* Whether to search over the link once more. */
 static bool is_far(const answer_wish *w, const remat_schedule *best)
 {
     const remat_profile *profile = w->problem->profile;
     return !profile->joint && profile->n_nodes <= ANSWER_SOME_NODES && best->solver &&
-           best->simulation.makespan > 1.05 * w->over_link;
+           best->simulation.makespan > 1.05 * w->over_link &&
+           !answer_is_long_chain(w, &best->operations);
+}
+
+/* Whether all of the search without the link may find a faster list yet than the best over it.
+ * Nothing is proven of joint graphs; but of one it finds little that is faster than after its first
+ * part, from which the search over the link began. */
+static bool may_be_beaten(const answer_wish *w, double brief, const remat_schedule *best)
+{
+    const double all = remat_store_all_makespan(w->problem->profile);
+    return !answer_reaches(best, w->bound) &&
+           !(is_small_joint(w->problem->profile) && best->solver &&
+             best->simulation.makespan - all < JOINT_LEFT * (brief - all));
 }
 
 /* Over the link from what a short search without it finds, and once more where that ends far from
@@ -351,24 +374,33 @@ static bool is_far(const answer_wish *w, const remat_schedule *best)
 static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, bound_moments *moments,
                               remat_schedule *best, remat_error *error)
 {
-    remat_schedule without = {0};
+    remat_schedule start = {0}, without = {0};
     answer_part part = {whole->host, BRIEF_SHARE, FIRST_MIX_SHARE};
     const remat_host host = answer_part_host(&part);
-    answer_wish w = *whole;
+    answer_wish w = *whole, peaks = *whole;
     w.host = &host;
-    remat_status status = improve(p, whole, REMAT_BRIEF, 0, BRIEF_SHARE, best, error);
+    peaks.alignment = 0; /* the search over the link sees to addresses */
+    remat_status status = REMAT_OK;
+    if (!answer_reaches(best, w.bound))
+        status = improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
+    bool beaten = best->solver && answer_faster(best, &start);
     if (!status)
-        status = answer_mix(p, &w, best, error);
+        status = answer_mix(p, &w, start.solver && !beaten ? &start : NULL, best, error);
+    const double brief = start.solver ? start.simulation.makespan : 0;
+    remat_schedule_clear(&start);
     if (!status && is_far(&w, best)) {
         part = (answer_part){whole->host, part.begin + part.share, MIX_MORE_SHARE};
         status = answer_mix_on(&w, best, error);
     }
-    if (status || answer_reaches(best, w.bound))
+    if (!status && !answer_reaches(best, w.bound)) /* that no list without the link is faster */
+        status = raise_bound(&w, moments, ABOVE * best->simulation.makespan, REMAT_QUICK_RAISE,
+                             part.begin + part.share, 0, error);
+    if (status || !may_be_beaten(&w, brief, best))
         return status;
     part = (answer_part){whole->host, part.begin + part.share, WITHOUT_SHARE};
     status = search(p, &w, moments, &without, error);
     part = (answer_part){whole->host, part.begin + part.share, 1 - part.begin - part.share};
-    const bool beaten = without.solver && answer_faster(&without, best);
+    beaten = without.solver && answer_faster(&without, best);
     if (beaten)
         answer_keep_faster(&without, best);
     remat_schedule_clear(&without);
@@ -410,6 +442,7 @@ static remat_status choose(const remat_portfolio *p, const answer_wish *w, doubl
                                   .problem = w->problem,
                                   .budget = w->budget,
                                   .alignment = w->alignment,
+                                  .host = w->host,
                                   .below = below,
                                   .brief = brief};
     return answer_choose(&choice, ret_schedule, error);
@@ -470,7 +503,7 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
             status = search(p, w, f->moments, &f->best, error);
         part = (answer_part){part.whole, part.share, 1 - part.share};
         if (!status && mixes)
-            status = answer_mix(p, w, &f->best, error);
+            status = answer_mix(p, w, NULL, &f->best, error);
     }
     w->host = part.whole;
     return status;
@@ -543,7 +576,7 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
         status = refuse_improved(portfolio, &w, f.floor.bytes, &refusal);
     if (!status)
         status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, w.alignment,
-                                        &f.best, &refusal);
+                                        w.host, &f.best, &refusal);
     if (!status && linked)
         claim_over_link(w.over_link, &f.best);
     else if (!status && (!problem->link || (portfolio->improved && f.best.solver->improved)))

@@ -40,7 +40,7 @@ remat_status answer_take(const answer_wish *w, remat_operations *list, remat_sch
     if (!status)
         remat_put_in_flight(&schedule.simulation, problem->in_flight);
     if (!status)
-        status = answer_lay_out(problem, w->budget, w->alignment, &schedule, error);
+        status = answer_lay_out(problem, w->budget, w->alignment, w->host, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
     if (!status && (!replay->valid || replay->peak > w->budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,

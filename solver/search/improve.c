@@ -326,7 +326,8 @@ static remat_status settle(const improvement *m, chain *c)
     for (int i = 0; i < MENDINGS && is_promising(m, c) && !status; i++) {
         bytes = 0;
         status = consider(m, c, &s->best, s->best_time, s->best_runs, true, &bytes);
-        if (status || bytes <= m->budget || s->best_time >= c->fitting_time * (1 - SLIGHT))
+        if (status || bytes <= m->budget || s->best_time >= c->fitting_time * (1 - SLIGHT) ||
+            remat_host_late(m->host))
             break;
         c->unfit = true;
         resume(c, &s->best);

@@ -42,7 +42,7 @@ enum {
     FEWER = 24,
     TINY = 12,
     TINY_WORK = 4000, /* of the first round, by operations */
-    SMALL = 128,
+    SHORT = 300,
     LONG = 500,
     LONGEST = 3500
 };
@@ -391,14 +391,15 @@ static const struct {
     size_t seeds;
 } efforts[] = {[REMAT_QUICK] = {600000, 16000, 4},
                [REMAT_THOROUGH] = {4000000, 450000, SEEDS},
-               [REMAT_PATIENT] = {2400000, 64000, 4}};
+               [REMAT_PATIENT] = {2400000, 64000, 4},
+               [REMAT_BRIEF] = {300000, 8000, 4}};
 
 /* Past LONG operations it grows with their root. Past LONGEST a quick one does less and less: such
  * lists come from units that are all alike, and are good when it begins. */
 static uint64_t work_of(remat_effort effort, size_t length)
 {
     double items = length <= LONG ? (double)length : sqrt(LONG * (double)length);
-    if (effort == REMAT_QUICK && length > LONGEST)
+    if ((effort == REMAT_QUICK || effort == REMAT_BRIEF) && length > LONGEST)
         items *= pow(LONGEST / (double)length, 2);
     return (uint64_t)(efforts[effort].least + efforts[effort].of_item * items);
 }
@@ -408,9 +409,9 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        remat_effort effort, double lower_bound, const remat_host *host,
                        remat_operations *ret_list, remat_error *error)
 {
-    const bool few = profile->n_nodes <= FEWER;
-    const bool small = profile->n_nodes <= SMALL && start->length <= LONG;
-    const size_t seeds = small ? SEEDS : efforts[effort].seeds;
+    /* several short ones find more than a few long ones; of short lists all may be long */
+    const bool share = profile->n_nodes <= FEWER || start->length > SHORT;
+    const size_t seeds = start->length <= LONG ? SEEDS : efforts[effort].seeds;
     mixing *x = calloc(1, sizeof *x);
     if (!x)
         return remat_fail_memory(error);
@@ -421,8 +422,8 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
                   .seeds = seeds,
-                  .limit = work_of(effort, start->length) * (few ? efforts[effort].seeds : seeds) /
-                           seeds,
+                  .limit = work_of(effort, start->length) *
+                           (share ? efforts[effort].seeds : seeds) / seeds,
                   .alignment = alignment,
                   .thorough = effort == REMAT_THOROUGH};
     const remat_status status = run_rounds(x, ret_list, error);

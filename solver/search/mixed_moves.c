@@ -429,7 +429,7 @@ bool mixed_propose(mixer *m, row *r)
     if (by_bytes < EXCHANGES)
         return exchange(m, r);
     if (by_bytes < EXCHANGES + RELIEFS && m->over)
-        return relieve_excess(m, r);
+        return m->best_time == INFINITY && kind >= 70 ? reorder(m, r) : relieve_excess(m, r);
     if (kind < 2)
         return send_input(m, r);
     if (kind < 22)

@@ -2,6 +2,7 @@
  * yet, or nobody wants it any more, there is none. */
 #include "unit/core_support.h"
 
+#include "answer/best.h"
 #include "api.h"
 #include "remat/answer.h"
 
@@ -176,9 +177,38 @@ static void a_cancelled_question_has_no_answer(void **state)
     remat_profile_free(profile);
 }
 
+/* A search for addresses ends as well: with those that are there at once, or with none. */
+static void addresses_are_not_waited_for(void **state)
+{
+    (void)state;
+    const subject *s = &subjects[1];
+    remat_profile *profile = load(s->name);
+    const remat_query query = query_of(s, profile);
+    remat_answered answered;
+    assert_int_equal(ask(s, profile, NULL, &answered), REMAT_OK);
+    remat_schedule *schedule = &answered.schedule;
+    uint64_t arenas[2];
+    for (int late = 0; late < 2; late++) {
+        patience p = {.left = late ? 0 : LONG_MAX};
+        const remat_host host = {.data = &p, .workers = 1, .late = ends};
+        assert_int_equal(answer_lay_out(&query.problem, 1, 256, &host, schedule, NULL), REMAT_OK);
+        assert_true(schedule->layout.arena >= schedule->simulation.peak && p.polls > 0);
+        arenas[late] = schedule->layout.arena;
+        remat_layout_clear(&schedule->layout);
+    }
+    assert_true(arenas[1] > arenas[0]);
+    patience p = {.left = 0};
+    const remat_host host = {.data = &p, .workers = 1, .cancelled = ends};
+    assert_int_equal(answer_lay_out(&query.problem, 1, 256, &host, schedule, NULL),
+                     REMAT_CANCELLED);
+    remat_answered_clear(&answered);
+    remat_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_found_is_handed_out),
-                                       cmocka_unit_test(a_cancelled_question_has_no_answer)};
+                                       cmocka_unit_test(a_cancelled_question_has_no_answer),
+                                       cmocka_unit_test(addresses_are_not_waited_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
