@@ -62,12 +62,13 @@ static remat_status solve_draft(call *c, const remat_plan_draft *draft, json_t *
     return status;
 }
 
-static remat_status finish_draft(call *c, remat_plan_draft *draft, remat_error *error)
+/* One question of a draft; ret_asks: it has another. */
+static remat_status step_draft(call *c, remat_plan_draft *draft, bool *ret_asks, remat_error *error)
 {
     json_t *schedule = NULL;
     remat_error refusal = {0};
     remat_status status = REMAT_OK;
-    if (draft->document) { /* another than was given */
+    if (draft->document) { /* another profile than was given */
         remat_profile_free(c->profile);
         c->profile = NULL;
         status = take_profile(c, draft->document, error);
@@ -80,6 +81,8 @@ static remat_status finish_draft(call *c, remat_plan_draft *draft, remat_error *
     if (status && !refused)
         *error = refusal;
     else
+        status = remat_plan_draft_next(draft, schedule, ret_asks, error);
+    if (!status && !*ret_asks)
         status = remat_plan_draft_finish(draft, schedule, refused ? &refusal : NULL, error);
     json_decref(schedule);
     return status;
@@ -95,8 +98,8 @@ static remat_status answer_plan(call *c, const json_t *body, json_t **ret_answer
         status = take_profile(c, plan.profile, error);
     if (!status)
         status = remat_plan_draft_make(&plan, c->profile, plan.profile, &draft, error);
-    if (!status)
-        status = finish_draft(c, &draft, error);
+    for (bool asks = true; asks && !status;)
+        status = step_draft(c, &draft, &asks, error);
     if (!status)
         *ret_answer = json_incref(draft.answer);
     remat_plan_draft_clear(&draft);

@@ -49,6 +49,13 @@ def test_answers_are_those_of_the_server(here, service, server):
 
 
 @pytest.mark.core
+def test_a_pipeline_is_planned_to_its_end(here, service):
+    question = {"model": "llama3-8b", "device": "a100-80gb", "batch": 4, "parallel": {"mesh": {"pp": 4, "dp": 2}, "microbatches": 8}}
+    found, expected = here.plan(question), Client(service.url).plan(question)
+    assert found["fits"] and {name: found[name] for name in ("step_seconds", "pipeline")} == {name: expected[name] for name in ("step_seconds", "pipeline")}
+
+
+@pytest.mark.core
 def test_who_answers(here, monkeypatch):
     assert isinstance(here, local.Local) and isinstance(local.connect("local"), local.Local)
     assert not isinstance(local.connect("http://127.0.0.1:9"), local.Local)
