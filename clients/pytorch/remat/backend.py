@@ -98,6 +98,8 @@ class Backend:
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == "_enter_inference_mode":
                 raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
+            if str(node.target).startswith("to_sparse") and node.meta["example_value"].requires_grad:  # torch 2.6, which says nothing, or aborts
+                raise CaptureError(f"{line_of(node)}: {node.target} loses the gradient where this torch compiles it")
         traced.adopt()
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):
             module.recompile()
@@ -451,7 +453,7 @@ def _settled(module: torch.fx.GraphModule, graph: torch.fx.Graph, args: Sequence
 def _kind(args: Sequence[Any], places: bool) -> Tuple[Any, ...]:
     """Of the arguments of a graph: which want gradients, shapes (of parameters Dynamo guards them), and how far apart those are that lie in the same bytes;
     places: and where, for AOTAutograd takes what is written out of one tensor of all these bytes."""
-    key: List[Any] = []
+    key: List[Any] = [torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]  # which torch 2.6 does not guard
     there: Dict[int, List[Tuple[int, int, int]]] = {}  # by storage; of parameters by its complement
     for i, value in enumerate(args):
         strided = isinstance(value, torch.Tensor) and value.layout == torch.strided and not is_traceable_wrapper_subclass(value)

@@ -139,6 +139,35 @@ def test_python_state_that_changes_counts(name, value, server, monkeypatch):
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
 
 
+@pytest.mark.core
+def test_the_type_of_autocast_is_that_of_the_step(server):
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    for dtype in (torch.bfloat16, torch.float16, torch.bfloat16):
+        with torch.autocast("cpu", dtype=dtype):
+            assert model(x).dtype == dtype
+            assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+def past_sparse(self, x):
+    return x * 1 + self.guide(x).to_sparse().to_dense() if len(x) == 8 else x * 1
+
+
+@pytest.mark.core
+def test_gradients_through_sparse_tensors_are_there_or_refused(server):
+    """torch 2.6 compiles them and loses the gradient; 2.14 breaks the graph."""
+    model, x = cases.body(past_sparse)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x[:4], "100%", server=server)
+    try:
+        found = step(model, (x,), 0)
+    except remat.CaptureError as refused:
+        assert "to_sparse loses the gradient" in str(refused)
+    else:
+        assert_same(found, step(plain, (x,), 0))
+
+
 def test_another_autocast_and_a_smaller_batch_have_plans_of_their_own(server):
     model, (x,) = mlp()
     plain = copy.deepcopy(model)
