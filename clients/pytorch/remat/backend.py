@@ -98,7 +98,7 @@ class Backend:
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == "_enter_inference_mode":
                 raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
-            if str(node.target).startswith("to_sparse") and node.meta["example_value"].requires_grad:  # torch 2.6, which says nothing, or aborts
+            if node.op == "call_method" and node.target.startswith("to_sparse") and node.meta["example_value"].requires_grad:  # torch 2.6: no word
                 raise CaptureError(f"{line_of(node)}: {node.target} loses the gradient where this torch compiles it")
         traced.adopt()
         if recurrent_layers.split(module.graph, self.spans, self.inner is None):

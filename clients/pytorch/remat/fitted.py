@@ -102,7 +102,7 @@ class Fitted(Forward):
         return Fitted(model, self._options, self.budget)
 
     def _prepare(self) -> None:
-        self._prepared = self._known()
+        self._prepared, self._has_recurrent = self._known(), has_recurrent(self.model)
         self.backend = Backend(self.budget, **self._options)
         self._flight = Flight(self.backend.stage) if self.backend.stage else None
         run, backend = _alone(plain_forward(self.model)), weakref.ref(self.backend)  # Dynamo keeps for good what it is given
@@ -144,7 +144,7 @@ class Fitted(Forward):
             self._prepare()
         call = bind(self.model, args, kwargs)
         self.backend.calls.clear()
-        device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and has_recurrent(self.model)
+        device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
         comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)
         try:
             if self._flight is not None:
@@ -163,7 +163,7 @@ class Fitted(Forward):
             torch._dynamo.reset()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
             settings = self.dynamic, self.recurrent
             if (self.dynamic is None and self.pieces or recurrent) and comes_back():
-                self.dynamic, self.recurrent = False, not has_recurrent(self.model)  # such as packed sequences: a graph break
+                self.dynamic, self.recurrent = False, not self._has_recurrent  # such as packed sequences: a graph break
                 self._prepare()
                 with contextlib.suppress(CaptureError):
                     return self(*call.args, **call.kwargs)

@@ -38,7 +38,7 @@ def put_back(of_python: Any, of_numpy: Any) -> None:
 def moment(tensors: Iterable[torch.Tensor], device: torch.device, copied: bool) -> Callable[[], bool]:
     """Before a call that may have to be made again: puts generators and, where they were copied, tensors back. Whether all is as it was."""
     of_python, of_torch = python_generators(), torch.get_rng_state()
-    of_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    of_device = torch.cuda.get_rng_state(device) if device.type == "cuda" and not torch.cuda.is_current_stream_capturing() else None
     versions = [(t, t._version, t.detach().clone() if copied else None) for t in tensors if not t.is_inference()]
 
     def comes_back() -> bool:
@@ -46,9 +46,9 @@ def moment(tensors: Iterable[torch.Tensor], device: torch.device, copied: bool) 
         torch.set_rng_state(of_torch)
         if of_device is not None:
             torch.cuda.set_rng_state(of_device, device)
-        written = [(t, copy) for t, version, copy in versions if t._version != version]
-        for t, copy in written if copied else []:
-            t.detach().copy_(copy)
+        written = [(t, before) for t, version, before in versions if t._version != version]
+        for t, before in written if copied else []:
+            t.detach().copy_(before)
         return copied or not written
 
     return comes_back
