@@ -429,6 +429,8 @@ static remat_status persistent_solve(persistent *t, const remat_problem *problem
         *error = refusal;
     if (status != REMAT_TOO_LARGE)
         return status;
+    if (remat_host_cancelled(host)) /* to give so many lists back took a while */
+        return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     return solve_to_gap(t, problem, inputs_only, host, error);
 }
 

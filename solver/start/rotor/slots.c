@@ -254,6 +254,9 @@ static remat_status run_solve(chain_slots_solve *r)
 {
     if (!allocate_solve(r))
         return REMAT_NO_MEMORY;
+    if (remat_host_cancelled(
+            r->host)) /* the first touch of so much memory may take as long as a tile */
+        return REMAT_CANCELLED;
     r->slots->divisor = choose_divisor(r->chain);
     round_stages(r);
     round_tests(r);
