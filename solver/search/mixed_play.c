@@ -60,7 +60,7 @@ static inline run_cost make_backwards(mixer *m, const item *it, uint32_t i, mome
     const things *t = m->t;
     const task *one = &t->tasks[it->id];
     const uint32_t saved = t->list[one->reads - 1];
-    const bool saves = m->last[saved] != NONE && !it->plain;
+    const bool saved_again = m->last[saved] == NONE, saves = !saved_again && !it->plain;
     for (uint32_t k = one->made; k + 1 < one->reads; k++)
         lives(m, t->list[k], here);
     if (saves) {
@@ -71,7 +71,15 @@ static inline run_cost make_backwards(mixer *m, const item *it, uint32_t i, mome
         m->marks[i] |= OVERWRITES; /* nothing later reads it */
         here->extra -= fmin(t->bytes[one->over], t->bytes[it->id]);
     }
-    return saves ? t->saving[it->id] : it->way == 0 ? one->own : forward_cost(t, it->id, it->way);
+    if (saves)
+        return t->saving[it->id];
+    run_cost cost = it->way == 0 ? one->own : forward_cost(t, it->id, it->way);
+    const double passing = it->way == 0 ? one->passing : passing_bytes(t, it->id, it->way);
+    if (saved_again && passing < cost.bytes) {
+        m->marks[i] |= PASSES;
+        cost.bytes = passing;
+    }
+    return cost;
 }
 
 static inline void run_backwards(mixer *m, const item *it, uint32_t i, moment *here)
@@ -260,13 +268,14 @@ static void emit_run(play *p, uint32_t i)
         return;
     const uint32_t v = it->id < t->n ? it->id : it->id - t->n;
     const bool backward = is_backward(t, it->id), saves = p->m->marks[i] & SAVES;
+    const bool is_save = p->m->marks[i] & (SAVES | PASSES);
     p->failed = p->failed ||
                 remat_operations_push(
                     p->list,
                     (remat_operation){
-                        .kind = (uint8_t)(backward ? REMAT_B
-                                          : saves  ? REMAT_A
-                                                   : REMAT_F),
+                        .kind = (uint8_t)(backward  ? REMAT_B
+                                          : is_save ? REMAT_A
+                                                    : REMAT_F),
                         .alternative = (uint16_t)(backward || saves ? t->backward_way[v] : it->way),
                         .index = v});
 }

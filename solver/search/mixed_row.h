@@ -6,6 +6,7 @@
 #include "model/numbers.h"
 #include "remat/improve.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,8 +37,9 @@ typedef struct run_cost {
 
 /* One task, for the loops: costs, and its parts of the list of things. */
 typedef struct task {
-    run_cost own;              /* of its own implementation; of a backward as it is now */
-    double least;              /* no run of it takes less, of that implementation or saving */
+    run_cost own;   /* of its own implementation; of a backward as it is now */
+    double passing; /* of a forward: bytes of it as an A whose saved bytes are freed at once */
+    double least;   /* no run of it takes less, of that implementation or saving */
     uint32_t made, reads, end; /* what it makes, saved(v) last; then what it reads, to the end */
     uint32_t gradients, end_gradients; /* those that a backward touches, its own first */
     uint32_t over; /* what an in-place one may overwrite: a value; a gradient; or NONE */
@@ -84,8 +86,9 @@ typedef struct idle {
     double weight; /* in the draw of one of them */
 } idle;
 
-/* What an item comes to: does nothing; an A; what it is in place of dies there; others do. */
-enum { SKIPPED = 1, SAVES = 2, OVERWRITES = 4, DEATHS = 8 };
+/* What an item comes to: does nothing; an A; what it is in place of dies there; others do; an A of
+ * which a later one saves again. */
+enum { SKIPPED = 1, SAVES = 2, OVERWRITES = 4, DEATHS = 8, PASSES = 16 };
 
 /* What one evaluation says of a row. */
 typedef struct worth {
@@ -173,6 +176,13 @@ static inline run_cost forward_cost(const things *t, uint32_t v, uint16_t way)
 {
     const remat_alternative cost = remat_implementation(&t->profile->nodes[v], way);
     return (run_cost){cost.forward_time, rounded(t, cost.forward_workspace_bytes)};
+}
+
+static inline double passing_bytes(const things *t, uint32_t v, uint16_t way)
+{
+    const remat_alternative cost = remat_implementation(&t->profile->nodes[v], way);
+    return t->profile->joint ? INFINITY
+                             : rounded(t, cost.save_workspace_bytes) + rounded(t, cost.saved_bytes);
 }
 
 static inline bool row_new(row *r, uint32_t room)

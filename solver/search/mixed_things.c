@@ -67,6 +67,7 @@ static void list_tasks(things *t)
         if (is_backward(t, id))
             continue;
         one->own = forward_cost(t, id, 0);
+        one->passing = passing_bytes(t, id, 0);
         if (one->over != NONE && !remat_is_result(t->profile, one->over))
             one->over = NONE; /* a graph input stays */
     }
