@@ -3,6 +3,7 @@
 
 #include "answer/best.h"
 #include "answer/bounds.h"
+#include "answer/by_price.h"
 #include "answer/over_link.h"
 #include "answer/part.h"
 #include "model/lists.h"
@@ -60,7 +61,8 @@ static remat_status improve_list(const answer_wish *w, const remat_operations *s
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
-/* From the best schedule of some tables or, while *own, from nothing, which is not so again. */
+/* From the best schedule of some tables, or that by price, or, while *own, from nothing, which is
+ * not so again. */
 static remat_status improve_from(const answer_wish *w, const remat_table *const *tables, size_t n,
                                  bool *own, bool given, remat_schedule *best, remat_error *error)
 {
@@ -77,8 +79,11 @@ static remat_status improve_from(const answer_wish *w, const remat_table *const 
                                   .brief = w->effort == REMAT_BRIEF};
     remat_status status = answer_choose(&choice, &start, error);
     const bool nothing = status == REMAT_INFEASIBLE;
-    if (!status || (nothing && *own))
-        status = improve_list(w, start.solver ? &start.operations : NULL, given, best, error);
+    const bool priced =
+        w->priced && (!start.solver || w->priced->makespan < start.simulation.makespan);
+    const remat_operations *from = priced ? &w->priced->list : &start.operations;
+    if (priced || !status || (nothing && *own))
+        status = improve_list(w, priced || start.solver ? from : NULL, given, best, error);
     *own = *own && !nothing;
     remat_schedule_clear(&start);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
@@ -162,6 +167,8 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
+enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
+#define NEAR 2e-3           /* of the bound */
 enum { MANY_NODES = 1000 }; /* of so many it walks few moves, and ends near where it began */
 
 /* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
@@ -308,20 +315,34 @@ static const search_shares SEARCH_SHARES[2][2] = {
     {{.quick = 1}, {.quick = 0.1, .thorough = 0.9}},
 };
 
+/* From the list by price alone. */
+static remat_status finish(const answer_wish *whole, double share, remat_schedule *best,
+                           remat_error *error)
+{
+    answer_part part = {whole->host, 0, share};
+    const remat_host host = answer_part_host(&part);
+    answer_wish w = *whole;
+    w.effort = REMAT_FINISH;
+    w.host = &host;
+    return improve_list(&w, &whole->priced->list, false, best, error);
+}
+
 /* Thorough is all of quick first, so that it is never slower. */
 static remat_status search(const remat_portfolio *p, answer_wish *w, bound_moments *moments,
                            remat_schedule *best, remat_error *error)
 {
+    const bool near = w->priced && w->priced->fastest && w->problem->profile->n_nodes > FEW_PRICED;
     const bool thorough = w->effort == REMAT_THOROUGH;
     const bool linked = answer_link_moves(w->problem->link); /* its bound is another */
     const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
     double begin = s->quick;
-    remat_status status = improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
+    remat_status status = near ? finish(w, s->quick, best, error)
+                               : improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
     if (!status && !linked)
         status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin,
                              s->raise, error);
     begin += s->raise;
-    if (!status)
+    if (!status && (!near || thorough))
         status = improve_patiently(w, begin, s->patient, best, error);
     begin += s->patient;
     if (!status && thorough)
@@ -331,6 +352,14 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
         status = raise_bound(w, moments, best->simulation.makespan, REMAT_THOROUGH_RAISE, begin,
                              1 - begin, error);
     return status;
+}
+
+/* Whether what a search of many nodes would find is not worth its time. */
+static bool is_near(const answer_wish *w, const remat_schedule *best)
+{
+    const double bound = answer_link_moves(w->problem->link) ? w->over_link : w->bound;
+    return w->problem->profile->n_nodes > FEW_SEARCHED && best->solver &&
+           best->simulation.makespan <= bound * (1 + NEAR);
 }
 
 static bool may_search(const remat_profile *profile, const remat_host *host)
@@ -465,9 +494,18 @@ static remat_status choose_at_last(const remat_portfolio *p, const answer_wish *
 /* What an answer is made of; moments are the caller's to free. */
 typedef struct findings {
     remat_schedule best; /* none: nothing fits */
+    answer_priced priced;
     bound_moments *moments;
     remat_floor floor; /* where the tables have nothing */
 } findings;
+
+/* The list by price, and whether it is faster than those of the tables. */
+static remat_status take_priced(answer_wish *w, findings *f, remat_error *error)
+{
+    remat_status status = answer_by_price(w, f->moments, &f->priced, &f->best, error);
+    w->priced = f->priced.list.length > 0 ? &f->priced : NULL;
+    return status;
+}
 
 static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, remat_error *error)
 {
@@ -492,8 +530,11 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
     tell_bound(w);
     if (!status && !f->best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(profile, &f->floor, error);
-    const bool searches = p->improved && may_search(profile, w->host) && w->bound < INFINITY &&
-                          f->floor.bytes <= w->budget;
+    bool searches = p->improved && may_search(profile, w->host) && w->bound < INFINITY &&
+                    f->floor.bytes <= w->budget;
+    if (!status && searches)
+        status = take_priced(w, f, error);
+    searches = searches && !is_near(w, &f->best);
     if (!status && searches && mixes_first) {
         status = mix_first(p, w, f->moments, &f->best, error);
         if (!status)
@@ -512,6 +553,7 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
 static void clear_findings(findings *f)
 {
     bound_moments_free(f->moments);
+    remat_operations_clear(&f->priced.list);
     remat_schedule_clear(&f->best);
 }
 
@@ -601,7 +643,7 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       remat_error *error)
 {
     answer_searches searches = {0};
-    const answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0, &searches};
+    const answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0, &searches, NULL};
     const remat_status status = answer_schedule(portfolio, &w, ret_schedule, error);
     answer_searches_clear(&searches);
     return status;

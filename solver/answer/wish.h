@@ -16,6 +16,13 @@ typedef struct answer_searches {
     size_t n, capacity;
 } answer_searches;
 
+/* A list to search on from that no table has (answer/by_price.h). */
+typedef struct answer_priced {
+    remat_operations list;
+    double makespan;
+    bool fastest; /* of those of the tables too */
+} answer_priced;
+
 typedef struct answer_wish {
     const remat_problem *problem;
     uint64_t budget;
@@ -26,6 +33,7 @@ typedef struct answer_wish {
     double over_link; /* no schedule takes less, with copies and without; 0: nothing is known */
     uint32_t series;  /* of the random numbers of remat_improve */
     answer_searches *searches;
+    const answer_priced *priced; /* NULL: none */
 } answer_wish;
 
 /* What a search is asked beside a wish's effort and series. */

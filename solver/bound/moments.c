@@ -560,6 +560,20 @@ static void look_at_turn(bound_moments *m, double budget)
     m->capacity = budget - (double)m->profile->input_bytes;
 }
 
+double bound_moments_again(bound_moments *m, double price, const bool *stays, bool *ret_again,
+                           double *ret_held)
+{
+    double time = 0;
+    look_at_turn(m, 0);
+    for (uint32_t v = 0; v < m->n; v++)
+        m->role[v] |= stays[v] || m->profile->nodes[v].once ? BOUND_DONE : 0;
+    weigh(m, price < INFINITY ? price : 1, price < INFINITY);
+    (void)cut(m, &time, ret_held);
+    for (uint32_t v = 0; v < m->n; v++)
+        ret_again[v] = m->flow.level[m->n_values + v] != UNREACHED;
+    return time;
+}
+
 uint64_t bound_moments_others(bound_moments *m, uint32_t in_flight)
 {
     double time, held;

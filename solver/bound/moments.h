@@ -50,6 +50,12 @@ double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t 
 double bound_moments_in_flight(bound_moments *moments, uint64_t budget, uint32_t in_flight,
                                uint32_t most);
 
+/* Which nodes of a forward profile run again after the turn where a byte held then costs so much
+ * time, INFINITY: where bytes alone count; stays: by node, that it does not. Returns the time they
+ * take; *ret_held: bytes. */
+double bound_moments_again(bound_moments *moments, double price, const bool *stays, bool *ret_again,
+                           double *ret_held);
+
 /* What the others hold at least at every moment, in bytes. */
 uint64_t bound_moments_others(bound_moments *moments, uint32_t in_flight);
 
