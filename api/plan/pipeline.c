@@ -18,8 +18,10 @@ void api_pipeline_free(api_pipeline *p)
     if (!p)
         return;
     api_pipeline_menus_clear(p);
-    for (size_t i = 0; i < p->n_shapes; i++)
+    for (size_t i = 0; i < p->n_shapes; i++) {
+        remat_moments_free(p->shapes[i].moments);
         remat_profile_free(p->shapes[i].profile);
+    }
     for (size_t i = 0; i < p->n_asked; i++)
         json_decref(p->asked[i].schedule);
     remat_pipeline_play_free(p->best.play);

@@ -26,6 +26,7 @@ typedef struct api_blocks_list {
 typedef struct api_shape {
     uint32_t first, end; /* such a stage */
     remat_profile *profile;
+    remat_moments *moments;      /* of it, once they are asked for */
     double forward, all;         /* time of its forward; and of its backward too */
     remat_stage_list everything; /* stored: takes so long if its backward does */
     api_blocks_list blocks[API_MOST_DOUBLINGS][2]; /* so many together; the last of them too */

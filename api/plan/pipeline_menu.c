@@ -139,7 +139,7 @@ uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_f
 remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
                                 double *ret_total, remat_error *error)
 {
-    const api_shape *s = &p->shapes[shape];
+    api_shape *s = &p->shapes[shape];
     if (in_flight == 0 || is_free(s, in_flight, budget)) {
         *ret_total = s->all;
         return REMAT_OK;
@@ -159,7 +159,8 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
     if (remat_host_cancelled(p->q.host))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     remat_status status =
-        budget > 0 ? remat_least_makespan(s->profile, budget, in_flight, &total, error) : REMAT_OK;
+        budget > 0 ? remat_least_makespan(s->profile, &s->moments, budget, in_flight, &total, error)
+                   : REMAT_OK;
     if (status)
         return status;
     more[p->n_leasts++] = (api_least){shape, in_flight, budget, total};

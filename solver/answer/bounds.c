@@ -69,21 +69,27 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
     return status;
 }
 
-remat_status remat_least_makespan(const remat_profile *profile, uint64_t budget, uint32_t in_flight,
-                                  double *ret_makespan, remat_error *error)
+remat_status remat_least_makespan(const remat_profile *profile, remat_moments **kept,
+                                  uint64_t budget, uint32_t in_flight, double *ret_makespan,
+                                  remat_error *error)
 {
-    bound_moments *moments = NULL;
+    bound_moments *own = NULL, **moments = kept ? kept : &own;
     double bound = remat_store_all_makespan(profile);
-    remat_status status = profile->n_nodes <= REMAT_LARGE_NODES
-                              ? bound_moments_new(profile, &moments, error)
+    remat_status status = !*moments && profile->n_nodes <= REMAT_LARGE_NODES
+                              ? bound_moments_new(profile, moments, error)
                               : REMAT_OK;
-    if (moments)
-        bound = fmax(bound, bound_moments_in_flight(moments, budget, in_flight,
+    if (*moments)
+        bound = fmax(bound, bound_moments_in_flight(*moments, budget, in_flight,
                                                     REMAT_FEW_MOMENTS(profile->n_nodes)));
-    bound_moments_free(moments);
+    bound_moments_free(own);
     if (!status)
         *ret_makespan = bound;
     return status;
+}
+
+void remat_moments_free(remat_moments *kept)
+{
+    bound_moments_free(kept);
 }
 
 remat_status answer_find_bound(const remat_portfolio *p, const remat_problem *problem,

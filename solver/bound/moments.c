@@ -13,6 +13,7 @@ enum { TANGENTS = 14, REFINED = 6 };
 /* A cut at one price: bound = value; as a line in the price, base + held * price. */
 typedef struct tangent {
     double base, slope, value;
+    double held;
 } tangent;
 
 /* ---- setting up ---- */
@@ -186,9 +187,10 @@ remat_status bound_moments_new(const remat_profile *profile, bound_moments **ret
     m->rank = model_arena_array(&m->arena, n, sizeof *m->rank);
     m->worth = model_arena_array(&m->arena, n, sizeof *m->worth);
     m->gradients = model_arena_array(&m->arena, n, sizeof *m->gradients);
-    if (!m->time || !m->again || !m->last || !m->rank || !m->worth || !m->gradients || !m->out ||
-        !m->saved || !m->workspace || !m->running || !m->role || !m->weight || !m->from_source ||
-        !m->to_sink || !build_flow(m)) {
+    m->lines = model_arena_array(&m->arena, 2 * (size_t)n + 1, sizeof *m->lines);
+    if (!m->time || !m->again || !m->last || !m->rank || !m->worth || !m->gradients || !m->lines ||
+        !m->out || !m->saved || !m->workspace || !m->running || !m->role || !m->weight ||
+        !m->from_source || !m->to_sink || !build_flow(m)) {
         bound_moments_free(m);
         return remat_fail_memory(error);
     }
@@ -380,20 +382,42 @@ static double cut(bound_moments *m, double *ret_time, double *ret_held)
     return sum - BOUND_MARGIN * size;
 }
 
+/* The moment's cut at a price, as it was found once. */
+static const bound_line *line_at(bound_moments *m, double price)
+{
+    bound_lines **lines = &m->lines[m->moment];
+    if (!*lines)
+        *lines = model_arena_array(&m->arena, 1, sizeof **lines);
+    for (uint32_t i = 0; *lines && i < (*lines)->n; i++)
+        if ((*lines)->at[i].price == price)
+            return &(*lines)->at[i];
+    const bool keeps = *lines && (*lines)->n < BOUND_MOST_LINES;
+    bound_line *line = keeps ? &(*lines)->at[(*lines)->n++] : &m->passing;
+    weigh(m, price < INFINITY ? price : 1, price < INFINITY);
+    line->price = price;
+    line->least = cut(m, &line->time, &line->held);
+    return line;
+}
+
+static tangent tangent_of(const bound_moments *m, const bound_line *line)
+{
+    const double price = line->price, paid = price * m->capacity;
+    return (tangent){.base = line->time,
+                     .slope = line->held - m->capacity,
+                     .held = line->held,
+                     .value = line->least - paid - BOUND_MARGIN * fabs(paid)};
+}
+
 static tangent solve_at(bound_moments *m, double price)
 {
-    double time, held;
-    weigh(m, price, true);
-    double least = cut(m, &time, &held);
-    return (tangent){.base = time,
-                     .slope = held - m->capacity,
-                     .value =
-                         least - price * m->capacity - BOUND_MARGIN * price * fabs(m->capacity)};
+    return tangent_of(m, line_at(m, price));
 }
 
 void bound_cut_at(bound_moments *m, double price)
 {
-    (void)solve_at(m, price);
+    double time, held;
+    weigh(m, price, true);
+    (void)cut(m, &time, &held);
 }
 
 double bound_passing(bound_moments *m)
@@ -401,22 +425,32 @@ double bound_passing(bound_moments *m)
     return fmax(0, solve_at(m, 0).slope);
 }
 
+/* Of what was found of the moment, the two closest to its capacity, one of each side. */
+static void find_closest(bound_moments *m, tangent *low, tangent *high)
+{
+    const bound_lines *lines = m->lines[m->moment];
+    for (uint32_t i = 0; lines && i < lines->n; i++) {
+        const tangent one = tangent_of(m, &lines->at[i]);
+        if (one.slope > 0 && one.slope < low->slope)
+            *low = one;
+        if (one.slope < 0 && one.slope > high->slope)
+            *high = one;
+    }
+}
+
 double bound_best_price(bound_moments *m, double *ret_price)
 {
-    double time, held, best = 0;
-    weigh(m, 1, false);
-    if (cut(m, &time, &held) > m->capacity)
+    double best = 0;
+    const bound_line *least = line_at(m, INFINITY);
+    if (least->least > m->capacity)
         return INFINITY; /* even with everything run later that can be */
-    tangent low = solve_at(m, 0);
+    /* the line of the least bytes: everything that lowers what is held is run later */
+    tangent high = tangent_of(m, least), low = solve_at(m, 0);
     if (low.slope <= 0)
         return 0;
-    /* the line of the least bytes: everything that lowers what is held is run later */
-    tangent high = {.base = m->total, .slope = 0};
-    weigh(m, 1, false);
-    (void)cut(m, &high.base, &held);
-    high.slope = held - m->capacity;
+    find_closest(m, &low, &high);
     for (int i = 0; i < TANGENTS && low.slope > 0 && high.slope < 0; i++) {
-        double price = (high.base - low.base) / (low.slope - high.slope);
+        const double price = (high.base - low.base) / (low.held - high.held);
         if (!(price > 0))
             break;
         tangent here = solve_at(m, price);
@@ -437,6 +471,7 @@ double bound_best_price(bound_moments *m, double *ret_price)
 
 void bound_look_at(bound_moments *m, uint32_t b, bool forward, uint64_t budget)
 {
+    m->moment = 2 * b + forward;
     if (m->profile->joint) {
         find_joint_roles(m, b);
         m->capacity = find_joint_capacity(m, b, (double)budget);
@@ -548,6 +583,7 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
 static void look_at_turn(bound_moments *m, double budget)
 {
     const remat_node *nodes = m->profile->nodes;
+    m->moment = 2 * m->n;
     memset(m->role, 0, m->n_values);
     for (uint32_t v = 0; v < m->n; v++) {
         m->role[v] |= BOUND_ANCESTOR;

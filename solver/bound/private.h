@@ -8,6 +8,18 @@
 
 #define BOUND_MARGIN 1e-9 /* of what is summed: certifies against rounding */
 
+/* What a moment's cut is at a price; INFINITY: of bytes alone. No budget changes it. */
+typedef struct bound_line {
+    double price, least; /* time, or bytes, that every closure costs at least */
+    double time, held;   /* of the cut: least is about time + price * held */
+} bound_line;
+
+enum { BOUND_MOST_LINES = 32 };
+typedef struct bound_lines {
+    uint32_t n;
+    bound_line at[BOUND_MOST_LINES];
+} bound_lines;
+
 struct bound_moments {
     const remat_profile *profile;
     uint32_t n, n_values;    /* values: of nodes, then further results */
@@ -24,9 +36,12 @@ struct bound_moments {
     uint32_t *last;                  /* by value: its last reader, for that */
     uint32_t *rank;                  /* by node: its place by the bytes alive then */
     double *worth;                   /* by node: time that its moment proved; -INFINITY: unknown */
-    double *gradients; /* by node: least bytes of them during its backward; below 0: not looked */
-    double constant;   /* cost that no y changes */
-    double capacity;   /* of the moment: bytes for what is held */
+    double *gradients;   /* by node: least bytes of them during its backward; below 0: not looked */
+    double constant;     /* cost that no y changes */
+    double capacity;     /* of the moment: bytes for what is held */
+    bound_lines **lines; /* by moment: those found; NULL: none yet */
+    uint32_t moment;     /* that is looked at */
+    bound_line passing;  /* one that is not kept */
     bound_flow flow;
     bound_flow orders; /* of backwards: gradients.c; with its arcs from source and to sink */
     uint32_t *order_source, *order_sink;

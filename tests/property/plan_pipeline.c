@@ -290,7 +290,8 @@ static bool is_likely(const search *s)
         json_t *document = stage_document(s, r);
         remat_profile *profile = decoded(document);
         assert_int_equal(
-            remat_least_makespan(profile, s->e->memory, s->in_flight[r], &least, &error), REMAT_OK);
+            remat_least_makespan(profile, NULL, s->e->memory, s->in_flight[r], &least, &error),
+            REMAT_OK);
         for (uint32_t v = 0; v < profile->n_nodes; v++) {
             stages[r].forward += profile->nodes[v].forward_time;
             stages[r].backward += profile->nodes[v].backward_time;

@@ -103,9 +103,13 @@ remat_status remat_lower_bounds(const remat_table *const *tables, size_t n,
                                 size_t n_budgets, double *ret_bounds, remat_error *error);
 
 /* The same of one budget with so many micro-batches in flight, by single moments alone: INFINITY,
- * nothing fits. A lower bound of every schedule within the budget, without O and P. */
-remat_status remat_least_makespan(const remat_profile *profile, uint64_t budget, uint32_t in_flight,
-                                  double *ret_makespan, remat_error *error);
+ * nothing fits. A lower bound of every schedule within the budget, without O and P. *kept: what was
+ * found of the profile, for other budgets, NULL in the beginning; kept NULL: one budget is all. */
+typedef struct bound_moments remat_moments;
+remat_status remat_least_makespan(const remat_profile *profile, remat_moments **kept,
+                                  uint64_t budget, uint32_t in_flight, double *ret_makespan,
+                                  remat_error *error);
+void remat_moments_free(remat_moments *kept); /* accepts NULL */
 
 /* What every schedule without O and P holds at some moment whatever its order: bytes that none does
  * without, and the moment that says so. bytes 0: too many nodes to look. */
