@@ -42,6 +42,32 @@ void api_pipeline_free(api_pipeline *p)
 
 /* ---- questions ---- */
 
+/* What a solver's table says of a stage. */
+typedef struct stage_fit {
+    bool fits, near; /* with a fiftieth for its layout; and is as good as any */
+    bool nearly;     /* with an eighth more memory */
+} stage_fit;
+
+static remat_status look_at_solver(const api_pipeline *p, const remat_solver *solver,
+                                   const remat_problem *problem, uint32_t n, double least,
+                                   stage_fit *ret_fit, remat_error *error)
+{
+    const uint64_t budget = problem->max_budget;
+    remat_table *table = NULL, *several = NULL;
+    size_t count;
+    remat_status status = remat_tabulate(solver, problem, p->q.host, &table, error);
+    if (!status)
+        status = remat_table_in_flight(table, n, &several, error);
+    const ptrdiff_t at = several ? remat_table_point(several, budget / 50 * 49) : -1;
+    ret_fit->fits = at >= 0;
+    ret_fit->near =
+        at >= 0 && remat_table_frontier(several, &count)[at].makespan <= least * (1 + NEAR_ENOUGH);
+    ret_fit->nearly = several && remat_table_point(several, budget + budget / 8) >= 0;
+    remat_table_free(several);
+    remat_table_free(table);
+    return status;
+}
+
 /* The quickest solver that is as good as any, or, quickly, that searches on from a list that fits:
  * of hundreds of nodes auto takes its time. *ret_name NULL: quickly, and none
  * has a list that is near to fitting. */
@@ -49,35 +75,31 @@ static remat_status quick_solver(const api_pipeline *p, const remat_profile *pro
                                  uint64_t budget, double least, const char **ret_name,
                                  remat_error *error)
 {
-    static const char *const names[] = {"store-all", "selective", "lowerset"};
+    enum { STORE_ALL, SELECTIVE, LOWERSET, SOLVERS };
+    static const char *const names[SOLVERS] = {"store-all", "selective", "lowerset"};
     remat_status status = REMAT_OK;
-    bool fits = !p->quick || profile->n_nodes <= FEW_NODES;
-    const bool quick = !fits;
+    bool nearly = !p->quick || profile->n_nodes <= FEW_NODES;
+    const bool quick = !nearly;
     *ret_name = "auto";
-    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
+    for (size_t i = 0; i < SOLVERS && !status; i++) {
         const remat_solver *solver = remat_solver_find(names[i]);
-        remat_table *table = NULL, *several = NULL;
-        remat_problem problem = {.profile = profile, .max_budget = budget, .in_flight = 1};
+        remat_problem problem = {.profile = profile, .max_budget = budget, .in_flight = n};
+        stage_fit fit = {false, false, false};
         problem.options = remat_options_default(solver);
-        size_t count;
         if (remat_solver_accepts(solver, &problem, NULL))
             continue;
-        status = remat_tabulate(solver, &problem, p->q.host, &table, error);
-        if (!status)
-            status = remat_table_in_flight(table, n, &several, error);
-        const ptrdiff_t at = several ? remat_table_point(several, budget / 50 * 49) : -1;
-        const bool near = at >= 0 && remat_table_frontier(several, &count)[at].makespan <=
-                                         least * (1 + NEAR_ENOUGH);
-        const bool good = near || (quick && at >= 0 && solver->improved);
-        fits |= several && remat_table_point(several, budget + budget / 8) >= 0;
-        remat_table_free(several);
-        remat_table_free(table);
-        if (good) {
+        if (quick && i == SELECTIVE) /* mostly that is all there is to know */
+            status = remat_reaches(solver, &problem, budget / 50 * 49, &fit.fits, error);
+        problem.in_flight = 1;
+        if (!status && !fit.fits)
+            status = look_at_solver(p, solver, &problem, n, least, &fit, error);
+        nearly |= fit.nearly;
+        if (!status && (fit.near || (quick && fit.fits && solver->improved))) {
             *ret_name = names[i];
             return REMAT_OK;
         }
     }
-    if (!fits)
+    if (!nearly)
         *ret_name = NULL;
     return status;
 }

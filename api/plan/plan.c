@@ -195,15 +195,14 @@ static remat_status usual_solver(const remat_profile *profile, uint64_t budget,
 {
     const remat_solver *selective = remat_solver_find(link ? "offload-selective" : "selective");
     remat_problem problem = {.profile = profile, .max_budget = budget, .link = link};
-    remat_table *table = NULL;
+    bool reaches = false;
     *ret_name = "auto";
     if (profile->joint || profile->n_pinned > 0 || (link && profile->n_nodes < FEW_NODES))
         return REMAT_OK;
     problem.options = remat_options_default(selective);
-    remat_status status = remat_tabulate(selective, &problem, NULL, &table, error);
-    if (!status && remat_table_point(table, budget / 20 * 19) >= 0)
+    remat_status status = remat_reaches(selective, &problem, budget / 20 * 19, &reaches, error);
+    if (!status && reaches)
         *ret_name = selective->name;
-    remat_table_free(table);
     return status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
