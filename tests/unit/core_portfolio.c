@@ -295,6 +295,111 @@ static void a_hopeless_search_ends(void **state)
     remat_profile_free(profile);
 }
 
+/* A quick answer of selective, and what was searched for it. */
+static remat_answered ask_selective(const remat_profile *profile, uint64_t budget,
+                                    uint32_t in_flight, epochs *e)
+{
+    const remat_solver *solver = remat_solver_find("selective");
+    remat_query query = {.solver = solver,
+                         .problem = {.profile = profile,
+                                     .max_budget = budget,
+                                     .in_flight = in_flight,
+                                     .options = remat_options_default(solver)},
+                         .budget = budget};
+    const remat_host host = {
+        .data = e, .parallel_for = count_epochs, .workers = 2, .doing = note_search};
+    remat_answered answered = {.portfolio = {.n = 0}};
+    remat_error error = {0};
+    if (remat_answer(&query, &host, NULL, &answered, &error))
+        fail_msg("%s", error.message);
+    return answered;
+}
+
+/* Layers that are all the same keep the same: what their cut says is near to the bound, and nothing
+ * is searched. */
+static void equal_layers_are_not_searched(void **state)
+{
+    (void)state;
+    remat_profile *profile = llama(80, REMAT_EAGER);
+    uint64_t all;
+    assert_int_equal(remat_store_all_peak(profile, &all, NULL), REMAT_OK);
+    for (unsigned tenths = 4; tenths < 9; tenths++) {
+        epochs e = {0};
+        remat_answered answered = ask_selective(profile, all / 10 * tenths, 1, &e);
+        const remat_schedule *s = &answered.schedule;
+        assert_true(s->simulation.makespan <= 1.002 * s->lower_bound);
+        assert_true(s->simulation.peak <= all / 10 * tenths);
+        assert_int_equal(e.loops, 0);
+        remat_answered_clear(&answered);
+    }
+    remat_profile_free(profile);
+}
+
+/* With many in flight groups of layers run again twice; from there two chains end soon. */
+static void groups_run_again_twice(void **state)
+{
+    (void)state;
+    enum { IN_FLIGHT = 8 };
+    remat_profile *profile = llama(20, REMAT_EAGER);
+    const remat_solver *solver = remat_solver_find("selective");
+    remat_problem problem = {.profile = profile, .max_budget = REMAT_MAX_BYTES};
+    remat_table *table, *several;
+    size_t n;
+    problem.options = remat_options_default(solver);
+    assert_int_equal(remat_tabulate(solver, &problem, NULL, &table, NULL), REMAT_OK);
+    assert_int_equal(remat_table_in_flight(table, IN_FLIGHT, &several, NULL), REMAT_OK);
+    const remat_point *points = remat_table_frontier(several, &n);
+    const uint64_t budget = points[0].peak + points[0].peak / 10;
+    const double slowest = points[remat_table_point(several, budget)].makespan;
+    epochs e = {0};
+    remat_answered answered = ask_selective(profile, budget, IN_FLIGHT, &e);
+    assert_true(answered.schedule.simulation.makespan < 0.9 * slowest);
+    assert_true(answered.schedule.simulation.peak <= budget);
+    assert_int_equal(e.quick, 0);
+    assert_int_equal(e.patient, 0);
+    assert_in_range(e.loops, 1, 3);
+    remat_answered_clear(&answered);
+    remat_table_free(several);
+    remat_table_free(table);
+    remat_profile_free(profile);
+}
+
+/* What was found for other budgets changes no bound, and a yes without the table is the table's. */
+static void what_is_kept_says_the_same(void **state)
+{
+    (void)state;
+    remat_profile *profile = llama(12, REMAT_EAGER);
+    const remat_solver *solver = remat_solver_find("selective");
+    remat_problem problem = {.profile = profile, .max_budget = REMAT_MAX_BYTES, .in_flight = 1};
+    remat_moments *kept = NULL;
+    remat_table *table, *several;
+    uint64_t all;
+    problem.options = remat_options_default(solver);
+    assert_int_equal(remat_store_all_peak(profile, &all, NULL), REMAT_OK);
+    assert_int_equal(remat_tabulate(solver, &problem, NULL, &table, NULL), REMAT_OK);
+    assert_int_equal(remat_table_in_flight(table, 4, &several, NULL), REMAT_OK);
+    unsigned yes = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        const uint64_t budget = all / 40 * (i * 17 % 40 + 1);
+        double fresh, old;
+        bool reaches;
+        assert_int_equal(remat_least_makespan(profile, NULL, budget, 1 + i % 4, &fresh, NULL),
+                         REMAT_OK);
+        assert_int_equal(remat_least_makespan(profile, &kept, budget, 1 + i % 4, &old, NULL),
+                         REMAT_OK);
+        assert_true(fresh == old || fabs(fresh - old) <= 1e-6 * fresh);
+        problem.in_flight = i % 2 ? 4 : 1;
+        assert_int_equal(remat_reaches(solver, &problem, budget, &reaches, NULL), REMAT_OK);
+        assert_int_equal(reaches, remat_table_point(i % 2 ? several : table, budget) >= 0);
+        yes += reaches;
+    }
+    assert_in_range(yes, 1, 39);
+    remat_moments_free(kept);
+    remat_table_free(several);
+    remat_table_free(table);
+    remat_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +410,9 @@ int main(void)
         cmocka_unit_test(a_proven_refusal_asks_few),
         cmocka_unit_test(a_refusal_over_a_link_asks_few),
         cmocka_unit_test(a_hopeless_search_ends),
+        cmocka_unit_test(equal_layers_are_not_searched),
+        cmocka_unit_test(groups_run_again_twice),
+        cmocka_unit_test(what_is_kept_says_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
