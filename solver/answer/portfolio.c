@@ -315,6 +315,12 @@ static const search_shares SEARCH_SHARES[2][2] = {
     {{.quick = 1}, {.quick = 0.1, .thorough = 0.9}},
 };
 
+/* Whether the list by price is the one to search on from, and little is left to find. */
+static bool is_finished(const answer_wish *w)
+{
+    return w->priced && w->priced->fastest && w->problem->profile->n_nodes > FEW_PRICED;
+}
+
 /* From the list by price alone. */
 static remat_status finish(const answer_wish *whole, double share, remat_schedule *best,
                            remat_error *error)
@@ -331,7 +337,7 @@ static remat_status finish(const answer_wish *whole, double share, remat_schedul
 static remat_status search(const remat_portfolio *p, answer_wish *w, bound_moments *moments,
                            remat_schedule *best, remat_error *error)
 {
-    const bool near = w->priced && w->priced->fastest && w->problem->profile->n_nodes > FEW_PRICED;
+    const bool near = is_finished(w);
     const bool thorough = w->effort == REMAT_THOROUGH;
     const bool linked = answer_link_moves(w->problem->link); /* its bound is another */
     const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
@@ -411,7 +417,9 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     peaks.alignment = 0; /* the search over the link sees to addresses */
     remat_status status = REMAT_OK;
     if (!answer_reaches(best, w.bound))
-        status = improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
+        status = is_finished(&peaks)
+                     ? finish(&peaks, BRIEF_SHARE, &start, error)
+                     : improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
     bool beaten = best->solver && answer_faster(best, &start);
     if (!status)
         status = answer_mix(p, &w, start.solver && !beaten ? &start : NULL, best, error);
