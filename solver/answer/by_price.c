@@ -27,7 +27,12 @@ enum { AGAIN, TWICE, LEVELS };
 
 /* Places from one value that stays to the next; 0: none stays. */
 static const uint32_t distances[] = {0, 24, 16, 12, 8, 6, 4, 3, 2, 1};
-enum { DISTANCES = sizeof distances / sizeof *distances, GROUPS = 16, PHASES = 4 };
+enum {
+    DISTANCES = sizeof distances / sizeof *distances,
+    GROUPS = 16,
+    PHASES = 4,
+    MANY_NODES = 1400
+};
 #define FAR 1.01   /* of the bound: groups are looked at too */
 #define WORTH 1e-4 /* of the makespan: less is not looked for */
 
@@ -251,12 +256,14 @@ static remat_status look_at_distances(pricing *p, remat_error *error)
     return status;
 }
 
+/* Of many nodes fewer distances and places to begin from: one list takes long. */
 static remat_status look_at_groups(pricing *p, remat_error *error)
 {
+    const uint32_t many = p->n_nodes / MANY_NODES;
     remat_status status = REMAT_OK;
-    for (uint32_t distance = 0; distance <= GROUPS && !status; distance++)
+    for (uint32_t distance = 0; distance <= GROUPS && !status; distance += 1 + 2 * many)
         for (uint32_t phase = 0; phase == 0 || (phase < distance && !status);
-             phase += 1 + distance / PHASES)
+             phase += 1 + distance * (1 + 3 * many) / PHASES)
             if (distance != 1)
                 status = look_at_distance(p, distance, phase, true, error);
     return status;
