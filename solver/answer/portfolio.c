@@ -167,8 +167,10 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
+/* Of more than so many a list as near to the bound as NEAR is not searched on from; and one by
+ * price is so alone, and shortly: of fewer a whole search was seen to find what is 6 % faster. */
 enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
-#define NEAR 2e-3           /* of the bound */
+#define NEAR 2e-3
 enum { MANY_NODES = 1000 }; /* of so many it walks few moves, and ends near where it began */
 
 /* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
