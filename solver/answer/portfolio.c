@@ -320,7 +320,7 @@ static const search_shares SEARCH_SHARES[2][2] = {
 /* Whether the list by price is the one to search on from, and little is left to find. */
 static bool is_finished(const answer_wish *w)
 {
-    return w->priced && w->priced->fastest && w->problem->profile->n_nodes > FEW_PRICED;
+    return w->priced && w->priced->fastest;
 }
 
 /* From the list by price alone. */
@@ -513,7 +513,8 @@ typedef struct findings {
 static remat_status take_priced(answer_wish *w, findings *f, remat_error *error)
 {
     remat_status status = answer_by_price(w, f->moments, &f->priced, &f->best, error);
-    w->priced = f->priced.list.length > 0 ? &f->priced : NULL;
+    const bool many = w->problem->profile->n_nodes > FEW_PRICED; /* fewer begin as ever */
+    w->priced = many && f->priced.list.length > 0 ? &f->priced : NULL;
     return status;
 }
 
