@@ -286,6 +286,9 @@ def storage_bytes(node: fx.Node) -> int:
     return span(node.meta.get("val"))
 
 
+_SLICES = (torch.ops.aten.slice.Tensor, torch.ops.aten.slice_backward.default)
+
+
 def shorten(graph: fx.Graph) -> None:
     """Without views that are their own source: each is a call from Python in every step. Others copy where they must:
     strides are not always those of the trace, as behind the backward of dropout before a layer of oneDNN."""
@@ -295,7 +298,8 @@ def shorten(graph: fx.Graph) -> None:
         if node.target is torch.ops.aten.view.default:
             node.target = torch.ops.aten.reshape.default
         twice = node.target is turned and node.args[0].target is turned
-        if node in results or not (twice or node.target in same):
+        whole = node.target in _SLICES and node.meta["val"].shape == node.args[0].meta["val"].shape  # as where their sizes were left open
+        if node in results or not (twice or whole or node.target in same):
             continue
         source = node.args[0]
         node.replace_all_uses_with(source.args[0] if twice else source)

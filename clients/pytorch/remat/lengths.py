@@ -13,12 +13,13 @@ AHEAD = 0.9  # of the budget, for which lists are made once larger shapes have c
 
 
 class Known(NamedTuple):
-    """A shape with its list. solved: the list was made for it. share: the budget, of what storing everything takes."""
+    """A shape with its list. solved: the list was made for it. share: the budget, of what storing everything takes. structure: of the profile."""
 
     profile: Dict[str, Any]
     order: List[sharing.Run]
     solved: bool
     share: float
+    structure: Any
 
 
 class Lists:
@@ -65,13 +66,14 @@ class Lists:
             return  # nothing that a larger one does not say
         whole = self._peak(profile, range(len(profile["nodes"])))
         shares = [k.share for k in self._known if k.order == list(order)]  # of where the list was made
-        self._known.append(Known(profile, list(order), solved, shares[0] if shares and not solved else budget / whole))
+        self._known.append(Known(profile, list(order), solved, shares[0] if shares and not solved else budget / whole, _structure(profile)))
 
     def _peak(self, profile: Dict[str, Any], order: Sequence[sharing.Run]) -> int:
         return sharing.peak_in_flight(profile, order, self._in_flight)
 
     def _of(self, profile: Dict[str, Any]) -> List[Known]:
-        return [k for k in self._known if _structure(k.profile) == _structure(profile)]
+        structure = _structure(profile) if self._known else None
+        return [k for k in self._known if k.structure == structure]
 
 
 def time_of(profile: Dict[str, Any], order: Sequence[sharing.Run]) -> float:
@@ -79,9 +81,14 @@ def time_of(profile: Dict[str, Any], order: Sequence[sharing.Run]) -> float:
 
 
 def _structure(profile: Dict[str, Any]) -> Any:
-    """Inputs by their places: sizes that are left open come among them."""
-    place = {given["id"]: k for k, given in enumerate(profile["inputs"])}
-    return [(n["id"], n["op"], [place.get(i, i) for i in n["inputs"]], n.get("recompute"), len(n["outputs"])) for n in profile["nodes"]], profile["outputs"]
+    """By places: names are others where sizes were left open, and these come among the inputs."""
+    place = {one["id"]: (kind, k) for kind in ("inputs", "nodes") for k, one in enumerate(profile[kind])}
+
+    def placed(name: str) -> Any:
+        return place[name.split(":")[0]], name.split(":")[1:]
+
+    nodes = [(n["op"], [*map(placed, n["inputs"])], n.get("recompute"), len(n["outputs"])) for n in profile["nodes"]]
+    return nodes, [*map(placed, profile["outputs"])]
 
 
 def _bytes(node: Dict[str, Any]) -> int:

@@ -202,7 +202,10 @@ def test_which_list_is_taken():
     assert [sharing.takes(profile(4), order).peak for order in (plain, again)] == [2007, 1607]
     assert lists.take(profile(4), 2500) is None and lists.costs(profile(4)) is None  # nothing is known
     lists.add(profile(4), again, 1700, True)
-    assert lists.take(profile(4, "wxyz"), 2500) is None  # of other operations nothing is
+    other = profile(4, "wxyz")  # names are nothing, operations are
+    assert lists.take(other, 2500) == plain
+    other["nodes"][1]["op"] = "y"
+    assert lists.take(other, 2500) is None
     assert lists.costs(profile(5)) is None  # a larger one is measured
     smaller = {**profile(2), "nodes": [{**node, "time": 0.0, "workspace_bytes": 0} for node in profile(2)["nodes"]]}
     known = lists.costs(smaller)
