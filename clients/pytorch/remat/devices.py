@@ -14,11 +14,10 @@ from typing import Any, Dict, List, Tuple, Union
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_flatten
 
 from .errors import CaptureError
 from .joint import name_of
-from .tensors import amount
+from .tensors import amount, tensors_of
 
 Device = Dict[str, Any]  # an entry of the table
 CLASSES = ("matrix", "convolution", "attention", "normalisation", "pointwise", "pooling", "gather", "copy")
@@ -99,8 +98,8 @@ def seconds(device: Device, kind: str, precision: str, backward: bool, flops: fl
 
 def cost(device: Device, node: fx.Node, backward: bool) -> float:
     """Microseconds of an operation, from its shapes."""
-    made = _tensors(node.meta.get("val"))
-    read = [t for n in node.all_input_nodes for t in _tensors(_value(n))]
+    made = tensors_of(node.meta.get("val"))
+    read = [t for n in node.all_input_nodes for t in tensors_of(_value(n))]
     kind = next((kind for kind, words in _WORDS if any(word in name_of(node) for word in words)), "pointwise")
     numbers = [t.dtype for t in (*made, *read) if t.is_floating_point()]
     precision = _PRECISIONS.get(numbers[0] if numbers else torch.float32, "float32")
@@ -144,10 +143,6 @@ def _value(node: fx.Node) -> Any:
     return node.meta.get("val")
 
 
-def _tensors(value: Any) -> List[torch.Tensor]:
-    return [t for t in tree_flatten(value)[0] if isinstance(t, torch.Tensor)]
-
-
 def _flops(node: fx.Node) -> float:
     """Of products, as torch counts them; of recurrent layers twice the numbers of their weights for each step and example,
     thrice that for the backward and once more for what it runs again."""
@@ -186,7 +181,7 @@ _BLOCK = 16  # channels that oneDNN keeps together, on processors with AVX-512
 def workspace(node: fx.Node) -> int:
     """Bytes beside results, as on a CPU: what oneDNN copies into its own order of numbers for a convolution that is not one
     of single points, and the second copies of a few others. 0 for what is not known to have any."""
-    name, made = name_of(node), _tensors(node.meta.get("val"))
+    name, made = name_of(node), tensors_of(node.meta.get("val"))
     if name in ("aten::native_dropout_backward", "dropout_result"):
         return amount(made)
     if name not in _CONVOLUTIONS:
