@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import handover, joint, lengths, operations, partition, pipelines, recurrent as recurrent_layers, sharing, traced, transfers
+from . import handover, joint, lengths, opened, operations, partition, pipelines, recurrent as recurrent_layers, sharing, traced, transfers
 from .client import Budget, Cache, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError, ServiceError
 from .joint import line_of, version
@@ -111,10 +111,13 @@ class Backend:
         return torch._dynamo.disable(self._by_inputs(module, example))
 
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        traced.without_masks(module, traced.masks(module))
+        graph = _Graph(self, module, example)
+        return graph.connected(self._compiled(module, example, graph))
+
+    def _compiled(self, module: torch.fx.GraphModule, example: List[Any], graph: Union[_Graph, _Open]) -> Callable[..., Any]:
         from torch._dynamo.backends.common import aot_autograd
 
-        traced.without_masks(module)
-        graph = _Graph(self, module, example)
         compiler = functools.partial(aot_autograd, fw_compiler=graph.forward_compiler, bw_compiler=graph.backward_compiler,
                                      inference_compiler=graph.inference_compiler, partition_fn=graph.partition)
         if self.inner:
@@ -123,7 +126,7 @@ class Backend:
             return compiler(decompositions=select_decomp_table())(module, example)
         try:
             with _own_autocast(module), _undivided():
-                return graph.connected(compiler()(module, example))
+                return compiler()(module, example)
         except AssertionError as error:  # such as bytes of a parameter that are written through another tensor
             raise CaptureError(f"AOTAutograd cannot compile a graph of these inputs: {error}") from error
 
@@ -133,11 +136,12 @@ class Backend:
         from torch._guards import TracingContext, tracing
 
         compiled: OrderedDict[Any, Tuple[Callable[..., Any], List[Piece]]] = OrderedDict()
-        graph, frame = copy.deepcopy(module.graph), self.frame
+        open_graph, frame = None, self.frame
 
-        def compile_as(key: Any, module: torch.fx.GraphModule, args: List[Any]) -> None:
+        def compile_as(key: Any, args: List[Any]) -> None:
             self.frame, before = frame, len(self.pieces)
-            compiled[key] = self._compile(module, args), self.pieces[before:]
+            made = open_graph.at(args) if open_graph is not None else None
+            compiled[key] = made or self._compile(_settled(module, args), args), self.pieces[before:]
 
         def run(*args: Any) -> Any:
             key = _kind(args, frame in self.writes)
@@ -145,13 +149,16 @@ class Backend:
                 for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
                     self.pieces.remove(gone)
                 with tracing(TracingContext(torch._subclasses.FakeTensorMode())):
-                    compile_as(key, _settled(module, graph, args), list(args))
+                    compile_as(key, list(args))
             compiled.move_to_end(key)
             return compiled[key][0](*args)
 
         given = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]  # sizes of a view's base may be left open, too
         if not any(isinstance(size, torch.SymInt) for v in given for t in (v, getattr(v, "_base", None)) for size in getattr(t, "shape", [t])):
-            compile_as(_kind(example, False), module, example)
+            compile_as(_kind(example, False), example)
+        elif self.inner is None:
+            with contextlib.suppress(Exception):  # then it is traced for each: what is wrong with a model is said of it with numbers
+                open_graph = _Open(self, module, example)
         return run
 
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
@@ -305,8 +312,10 @@ class _Graph:
         self.backward: Any = None
 
     def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
+        return self.halves(module, _facts(sys._getframe(1)), num_fwd_outputs)
+
+    def halves(self, module: torch.fx.GraphModule, facts: Any, n_forward: int) -> Tuple[Any, Any]:
         owner = self.owner
-        facts = _facts(sys._getframe(1))
         if any(info.mutates_data for info in facts.input_info):
             owner.writes.add(owner.frame)
         if owner.inner is None:
@@ -315,7 +324,7 @@ class _Graph:
             joint.split_dropout(module)
             joint.draw_in_place(module.graph)
             recurrent_layers.keep_workspaces(module.graph)
-        graph = joint.Joint(module, num_fwd_outputs, self.n_results, owner.never, self.parameters)
+        graph = joint.Joint(module, n_forward, self.n_results, owner.never, self.parameters)
         profile, schedule, order = self._scheduled(graph, facts)
         halves = partition.partition(graph, order)
         stay = [g for i, g in enumerate(graph.gradients) if g is not None and i in self.parameters and owner.gradients]
@@ -380,12 +389,7 @@ class _Graph:
             self.parts = partition.parts(backward, wanted, whole // partition.GROUPS, [[primals[i].name for i in together] for together in self.together])
 
     def _find_tangents(self, facts: Any) -> None:
-        """As AOTAutograd picks them out; no input that wants a gradient is written here."""
-        first = facts.num_mutated_inp_runtime_indices
-        kinds = ("non_alias", "unsafe_view_alias", "custom_function_view")
-        places = [first + i for i, o in enumerate(facts.output_info)
-                  if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
-        places += [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]
+        places = _begun(facts)
         if len(places) == len(self.graph.tangents):
             self.tangents, self.reached = places, self.graph.reached()
 
@@ -412,6 +416,9 @@ class _Graph:
             return _inductor(module, example, False)
         facts = torch._guards.TracingContext.get().fw_metadata
         facts.bw_donated_idxs = []  # none is written over: a backward with retain_graph may be followed by another
+        return self.forward_of(module, facts)
+
+    def forward_of(self, module: torch.fx.GraphModule, facts: Any) -> Callable[..., Any]:
         if self._can_hand_over(self.graph, facts):
             self._cut(self.graph, self.backward)
             self._find_tangents(facts)
@@ -441,13 +448,89 @@ class _Graph:
         return run
 
 
-def _settled(module: torch.fx.GraphModule, graph: torch.fx.Graph, args: Sequence[Any]) -> torch.fx.GraphModule:
-    """A copy of its graph with the sizes that are among the arguments as numbers."""
-    graph = copy.deepcopy(graph)
+class _Open:
+    """A graph whose sizes are left open: AOTAutograd traces it once, and for sizes that come its joint graph, with these, has halves of its own."""
+
+    def __init__(self, owner: Backend, module: torch.fx.GraphModule, example: List[Any]) -> None:
+        """example: Dynamo's, with symbols. Raises CaptureError, and what AOTAutograd does."""
+        self.module, self.plain, self.now = module, _Graph(owner, module, example), threading.local()  # now.forward: of the call that is made
+        self.given = [n.meta.get("example_value", e) for n, e in zip(module.graph.find_nodes(op="placeholder"), example)]
+        self.joint: Optional[torch.fx.GraphModule] = None  # where there is a backward
+        self.autocast, own = _kind((), False), _settled(module, ())
+        self.masks = traced.masks(module, [g.node.hint if isinstance(g, torch.SymInt) else g for g in self.given])
+        traced.without_masks(own, self.masks)
+        with opened.guarded(self.given) as self.guards:
+            self.compiled = owner._compiled(own, example, self)
+        if any(i.mutates_data or i.mutates_metadata for i in self.facts.input_info) and any(len(same) > 1 for same in self.plain.together):
+            raise CaptureError("an input is written, and which others lie in its bytes depends on sizes")
+
+    def at(self, args: Sequence[Any]) -> Optional[Callable[..., Any]]:
+        """For the sizes that the arguments have; None where it was not traced for such arguments."""
+        sizes = opened.Sizes(self.given, args)
+        try:
+            alike = all(map(sizes.is_of, self.given, args)) and sizes.hold(self.guards) and _kind((), False) == self.autocast
+            if not alike or _sharing_memory(args) != self.plain.together or traced.masks(self.module, args) != self.masks:
+                return None
+            joint_graph = sizes.settled(self.joint.graph) if self.joint is not None else None
+        except CaptureError:
+            return None
+        if joint_graph is None:
+            return self.compiled
+        graph = copy.copy(self.plain)
+        graph.now = threading.local()
+        forward, backward = graph.halves(opened.lazily(self.joint, joint_graph), self.facts, self.n_forward)
+        run_forward, size = graph.forward_of(forward, self.facts), _Size()
+        size.backward = graph.backward_compiler(backward, [])
+
+        def run(*args: Any) -> Any:
+            self.now.forward = lambda args: [*run_forward(args), size]
+            return self.compiled(*args)
+
+        return graph.connected(run)
+
+    def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
+        """Halves that never run, for AOTAutograd to see what goes in and out; between them goes a size, by which a backward is found."""
+        self.facts, self.joint, self.n_forward = _facts(sys._getframe(1)), module, num_fwd_outputs
+        results, given = module.graph.output_node().args[0], module.graph.find_nodes(op="placeholder")
+        places, tangents = _begun(self.facts), [n for n in given if n.name.startswith("tangents")]
+        if [_strides(results[place]) for place in places] != [*map(_strides, tangents)]:
+            raise CaptureError("with sizes left open AOTAutograd has gradients that lie otherwise than the results that they are of")
+        if any(n.meta.get("saved_tensor_with_no_vc_check") for n in module.graph.nodes):
+            raise CaptureError("how many tensors it saves unchecked is told with sizes only")
+        size = next(n for n in given if isinstance(n.meta["val"], torch.SymInt))
+        return tuple(opened.giving(module, wanted) for wanted in ((*results[:num_fwd_outputs], size), results[num_fwd_outputs:]))
+
+    def forward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        facts = torch._guards.TracingContext.get().fw_metadata
+        facts.dynamic_outputs = False
+        facts.saved_tensor_is_graph_input = [False] * MOST  # how many are saved is said by each schedule
+        return _as_boxed(lambda args: self.now.forward(args))
+
+    def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        return _as_boxed(lambda args: args.pop(0).backward(args))
+
+    def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
+        self.facts = torch._guards.TracingContext.get().fw_metadata
+        return self.plain.inference_compiler(module, example)
+
+
+class _Size(int):
+    """That a forward saves, by which its backward is found."""
+
+    backward: Callable[[List[Any]], Any]
+
+
+def _strides(node: torch.fx.Node) -> List[str]:
+    return [str(step) for step in node.meta["val"].stride()]
+
+
+def _settled(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:
+    """A copy with the sizes that are among the arguments as numbers."""
+    graph = copy.deepcopy(module.graph)
     for node, size in zip(graph.find_nodes(op="placeholder"), args):
-        for user in list(node.users) if isinstance(size, int) else []:
-            user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), lambda n, of=node, size=size: size if n is of else n)
-    return torch.fx.GraphModule(module, graph)
+        if isinstance(size, int):
+            opened.replace(node, size)
+    return opened.lazily(module, graph)
 
 
 def _kind(args: Sequence[Any], places: bool) -> Tuple[Any, ...]:
@@ -491,6 +574,15 @@ def _facts(frame: Any) -> Any:
                            f"torch {KNOWN} ({'inner_meta of ' + frame.f_code.co_name if facts is None else ', '.join(missing)} "
                            "is not there), and without it a schedule may be wrong: this package is too old for this torch")
     return facts
+
+
+def _begun(facts: Any) -> List[int]:
+    """Places of the results with whose gradients the backward begins, as AOTAutograd picks them out, where no input that wants one is written."""
+    first = facts.num_mutated_inp_runtime_indices
+    kinds = ("non_alias", "unsafe_view_alias", "custom_function_view")
+    places = [first + i for i, o in enumerate(facts.output_info)
+              if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
+    return places + [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]
 
 
 def _sharing_memory(values: List[Any]) -> List[List[int]]:
@@ -551,6 +643,10 @@ def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
         with torch._C._DisableAutocast():  # what it casts is in the graph
             return forward(args)
 
+    return _as_boxed(run)
+
+
+def _as_boxed(run: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
 

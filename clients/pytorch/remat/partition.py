@@ -13,6 +13,7 @@ from torch import fx
 from . import transfers
 from .errors import CheckError
 from .joint import NORM_RESULTS, Joint, again, is_view_of, span, storage_bytes
+from .opened import lazily
 from .sharing import Move, Run
 
 ON_HOST = "_on_the_host"  # ends the name by which the copy of a value comes into the backward
@@ -212,7 +213,7 @@ def partition(joint: Joint, order: Sequence[Run]) -> Tuple[fx.GraphModule, fx.Gr
     modules = []
     for half in (forward, backward):
         half.graph.lint()
-        modules.append(fx.GraphModule(joint.module, half.graph))
+        modules.append(lazily(joint.module, half.graph))
     _verify(joint, forward, backward, len(results))
     return modules[0], modules[1]
 

@@ -4,7 +4,7 @@ which breaks every graph; as an operator of its own it is one node. Attention: i
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import fx
@@ -54,30 +54,39 @@ ATTENTION = "sdpa_attention_forward"  # its function; whoever passes a mask of t
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
-def without_masks(module: fx.GraphModule) -> None:
-    """Takes off masks that are made of no input, and are the causal one or mask nothing."""
+def masks(module: fx.GraphModule, args: Sequence[Any] = ()) -> Dict[str, bool]:
+    """Of attention whose mask is made of no input but sizes, and is the causal one or masks nothing: by name, whether it is causal."""
+    sizes = {node: size for node, size in zip(module.graph.find_nodes(op="placeholder"), args) if isinstance(size, int)}
     known: Dict[fx.Node, Optional[bool]] = {}
+    found: Dict[str, Optional[bool]] = {}
     for node in module.graph.find_nodes(op="call_function", target=F.scaled_dot_product_attention):
-        given = {**dict(zip(_NAMES, node.args)), **node.kwargs}
-        mask = given.get("attn_mask")
-        if not isinstance(mask, fx.Node) or ATTENTION not in node.meta.get("stack_trace", ""):
-            continue
-        known[mask] = known[mask] if mask in known else _is_causal(module, mask)
-        if known[mask] is not None:
-            node.args, node.kwargs = (), {**given, "attn_mask": None, "is_causal": known[mask]}
+        mask = dict(zip(_NAMES, node.args), **node.kwargs).get("attn_mask")
+        if isinstance(mask, fx.Node) and ATTENTION in node.meta.get("stack_trace", ""):
+            found[node.name] = known[mask] = known[mask] if mask in known else _is_causal(module, mask, sizes)
+    return {name: causal for name, causal in found.items() if causal is not None}
+
+
+def without_masks(module: fx.GraphModule, found: Dict[str, bool]) -> None:
+    """Takes off those that masks found in it, or in what it is a copy of."""
+    for node in module.graph.nodes:
+        if node.name in found:
+            node.args, node.kwargs = (), {**dict(zip(_NAMES, node.args)), **node.kwargs, "attn_mask": None, "is_causal": found[node.name]}
     module.recompile()
 
 
-def _is_causal(module: fx.GraphModule, mask: fx.Node) -> Optional[bool]:
+def _is_causal(module: fx.GraphModule, mask: fx.Node, sizes: Dict[fx.Node, int]) -> Optional[bool]:
     """True: it is the causal one; False: it masks nothing; None: neither, or made of an input."""
     needed, pending = set(), [mask]
     while pending:
         node = pending.pop()
+        if node in sizes:
+            continue
         if node.op not in ("call_function", "call_method") or "batch_dim" in str(node.target):  # or within a vmap
             return None
         pending += [source for source in node.all_input_nodes if source not in needed]
         needed.add(node)
     run = fx.Interpreter(module)
+    run.env.update(sizes)
     with _disable_current_modes(), torch._C._DisablePythonDispatcher(), torch.no_grad():
         for node in [node for node in module.graph.nodes if node in needed]:
             run.env[node] = run.run_node(node)
