@@ -970,7 +970,7 @@ def test_calibrate_writes_a_device(tmp_path):
         pytest.skip("kernels under a sanitizer are no kernels of the device")
     entry = answer("calibrate")
     assert entry["name"] == "calibrated" and entry["flops_per_second"]["float32"] > 0
-    entry["operators"] = {"convolution_1x1": {"forward": [[1e6, 0.03]]}}  # as remat.calibrate of PyTorch adds
+    entry["operators"] = {"convolution_1x1": {"forward": [[1e6, 0.03]]}}  # as clients/pytorch/examples/calibrate.py adds
     (tmp_path / "mine.json").write_text(json.dumps(entry))
     made = answer("plan", "resnet18", "--batch", "8", "--image", "64", "--device", tmp_path / "mine.json", "--no-sweep")
     assert made["device"] == "calibrated" and made["precision"] == "float32" and made["step_seconds"] > 0

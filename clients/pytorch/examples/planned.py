@@ -2,7 +2,7 @@
 
     python3 examples/planned.py [SERVER [NETWORK...]]
 
-The device is what remat.calibrate measures first. Each network is profiled on the meta device, asked about with 80 % of
+The device is what calibrate.py measures first. Each network is profiled on the meta device, asked about with 80 % of
 what its step takes, and then trained under that schedule: its peak is measured by torch's allocator, its step by the
 seconds in which the thread ran.
 """
@@ -16,8 +16,8 @@ import warnings
 import torch
 from torch import nn
 
-import remat
 import twenty
+from calibrate import calibrate
 from remat import devices, joint, local, planned, sharing, steps
 from remat.backend import Backend
 from remat.model import Example, plain_forward
@@ -90,7 +90,7 @@ def row(name, device, client):
 def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    device = remat.calibrate()
+    device = calibrate()
     client = local.connect(sys.argv[1] if len(sys.argv) > 1 else None)
     print(f"{'network':22} nodes profiled {'planned':>9} {'measured':>11}  ratio  whole  not twice {'plain':>13} "
           f"{'planned':>8} {'ms':>8}  ratio", flush=True)

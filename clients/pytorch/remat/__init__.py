@@ -14,7 +14,6 @@ from .local import plan, solve
 try:
     from . import pipelines
     from .backend import backend
-    from .calibration import calibrate
     from .comparison import Comparison, compare
     from .fitting import fit, profile, remove, reserved
     from .selective import knapsack, policy
@@ -25,7 +24,7 @@ except ModuleNotFoundError as error:
 __version__ = "0.2.0"
 
 __all__ = ["__version__", "BudgetError", "CaptureError", "CheckError", "Client", "Comparison", "MismatchError", "RematError", "ServiceError",
-           "TrainerCallback", "backend", "calibrate", "compare", "fit", "knapsack", "pipelines", "plan", "policy", "profile", "remove", "reserved", "solve"]
+           "TrainerCallback", "backend", "compare", "fit", "knapsack", "pipelines", "plan", "policy", "profile", "remove", "reserved", "solve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -44,13 +44,13 @@ def table() -> Dict[str, Any]:
 
 
 def find(model: Union[str, Device, Path]) -> Device:
-    """An entry: by its name in the table, else of a file as calibrate writes it, or itself. Raises CaptureError."""
+    """An entry: by its name in the table, else of a file as examples/calibrate.py writes it, or itself. Raises CaptureError."""
     known = {entry["name"]: entry for entry in table()["devices"]}
     entry = model if isinstance(model, dict) else known.get(str(model))
     try:
         entry = json.loads(Path(model).read_text()) if entry is None else entry
     except (OSError, ValueError, TypeError) as error:
-        raise CaptureError(f"device_model is {model!r}; there are {', '.join(known)}, and files that remat.calibrate writes ({error})") from error
+        raise CaptureError(f"device_model is {model!r}; there are {', '.join(known)}, and files that examples/calibrate.py writes ({error})") from error
     if not isinstance(entry, dict):
         raise CaptureError(f"device_model is {model!r}, a file without an entry of a device")
     for name in ("memory_bytes", "bandwidth_bytes_per_second", "flops_per_second", "launch_seconds"):

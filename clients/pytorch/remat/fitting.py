@@ -52,7 +52,7 @@ def one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
 def profile(model: Modules, example_inputs: Any, path: Optional[Union[str, Path]] = None, *, name: Optional[str] = None,
             repeats: int = 3, device_model: Union[None, str, Dict[str, Any]] = None) -> Dict[str, Any]:
     """The joint profile (remat-profile/1) of a step of the model; with path, also writes it there. Measured on the model's own device; or with device_model
-    (a name such as "a100-80gb", an entry or file of remat.calibrate) from shapes alone, for a model that may be on the meta device.
+    (a name such as "a100-80gb", an entry or file of examples/calibrate.py) from shapes alone, for a model that may be on the meta device.
 
     example_inputs: a tensor, a tuple of arguments, or a dict of keyword arguments, as in training; mode (train or eval) and autocast count too. The model,
     its buffers and the random generators end as they began. Raises CaptureError."""

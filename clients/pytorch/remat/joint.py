@@ -286,9 +286,6 @@ def storage_bytes(node: fx.Node) -> int:
     return span(node.meta.get("val"))
 
 
-_SLICES = (torch.ops.aten.slice.Tensor, torch.ops.aten.slice_backward.default)
-
-
 def shorten(graph: fx.Graph) -> None:
     """Without views that are their own source: each is a call from Python in every step. Others copy where they must:
     strides are not always those of the trace, as behind the backward of dropout before a layer of oneDNN."""
@@ -298,7 +295,8 @@ def shorten(graph: fx.Graph) -> None:
         if node.target is torch.ops.aten.view.default:
             node.target = torch.ops.aten.reshape.default
         twice = node.target is turned and node.args[0].target is turned
-        whole = node.target in _SLICES and node.meta["val"].shape == node.args[0].meta["val"].shape  # as where their sizes were left open
+        sliced = node.op == "call_function" and name_of(node) in ("aten::slice", "aten::slice_backward")
+        whole = sliced and node.meta["val"].shape == node.args[0].meta["val"].shape  # as where their sizes were left open
         if node in results or not (twice or whole or node.target in same):
             continue
         source = node.args[0]

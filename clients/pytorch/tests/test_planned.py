@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 
 import lists
 import pytest
@@ -95,13 +96,14 @@ def test_a_convolution_takes_what_its_kernel_does(name):
 
 
 def test_calibrate_writes_an_entry(tmp_path, monkeypatch):
-    from remat import calibration
+    monkeypatch.syspath_prepend(pathlib.Path(__file__).resolve().parent.parent / "examples")
+    import calibrate as calibration
 
     monkeypatch.setattr(calibration, "_ENOUGH", 0)
     monkeypatch.setattr(calibration, "_CASES", {kind: (lambda device, cases=cases: itertools.islice(cases(device), 3))
                                                 for kind, cases in calibration._CASES.items()})
     state = torch.get_rng_state()
-    entry = remat.calibrate(tmp_path / "here.json")
+    entry = calibration.calibrate(tmp_path / "here.json")
     assert torch.equal(torch.get_rng_state(), state) and json.loads((tmp_path / "here.json").read_text()) == entry
     assert set(entry["efficiency"]) == set(devices.CLASSES) and entry["flops_per_second"]["float32"] > 1e8
     assert set(entry["operators"]) == set(devices.OPERATORS)

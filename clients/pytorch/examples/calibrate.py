@@ -1,4 +1,8 @@
-"""An entry of the table of devices, measured on the device at hand: a handful of kernels of each class at some sizes."""
+"""An entry of the table of devices, measured on the device at hand: a handful of kernels of each class at some sizes.
+
+    python3 examples/calibrate.py FILE [DEVICE [NAME]]
+
+FILE is then what device_model= takes. DEVICE is cpu, which is the default, cuda or cuda:1."""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import functools
 import json
 import platform
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
@@ -13,10 +18,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 import torch
 import torch.nn.functional as F
 
-from .operations import clock
-from .devices import CLASSES, OPERATORS, Device
-from .joint import dropout_mask
-from .memory import free_bytes
+from remat.devices import CLASSES, OPERATORS, Device
+from remat.joint import dropout_mask
+from remat.memory import free_bytes
+from remat.operations import clock
 
 _ENOUGH = 0.03  # seconds of runs of one kernel
 _MOST = 50  # runs
@@ -59,7 +64,7 @@ def _measure(device: torch.device, name: str) -> Device:
     return {"name": name, "title": title, "memory_bytes": memory, "context_bytes": 0, "bandwidth_bytes_per_second": moving, "launch_seconds": launch,
             "link_bytes_per_second": 0, "flops_per_second": {"float32": computing, **_others(device, computing)}, "efficiency": efficiency,
             "operators": operators, **({"communicator_bytes": 0, "eager_fragmentation": 0, "compiled_fragmentation": 0} if device.type == "cpu" else {}),
-            "sources": {"all": f"remat.calibrate, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"}}
+            "sources": {"all": f"calibrate.py, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"}}
 
 
 def _others(device: torch.device, computing: float) -> Dict[str, float]:
@@ -228,3 +233,9 @@ def _copy(device: torch.device) -> Iterator[Case]:
 _CASES = {"matrix": _matrix, "attention": _attention, "normalisation": _normalisation, "pointwise": _pointwise, "pooling": _pooling,
           "gather": _gather, "copy": _copy, "batch_norm": _batch_norm, "random": _random,
           **{kind: functools.partial(_convolved, kind) for kind in _CONVOLUTIONS}}
+
+
+if __name__ == "__main__":
+    if not 2 <= len(sys.argv) <= 4:
+        sys.exit(__doc__)
+    calibrate(sys.argv[1], **dict(zip(("device", "name"), sys.argv[2:])))
