@@ -171,6 +171,7 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
  * price is so alone, and shortly: of fewer a whole search was seen to find what is 6 % faster. */
 enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
 #define NEAR 2e-3
+#define FINISHED 5e-4 /* of the bound: of fewer the whole search follows where it is farther */
 enum { MANY_NODES = 1000 }; /* of so many it walks few moves, and ends near where it began */
 
 /* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
@@ -339,13 +340,17 @@ static remat_status finish(const answer_wish *whole, double share, remat_schedul
 static remat_status search(const remat_portfolio *p, answer_wish *w, bound_moments *moments,
                            remat_schedule *best, remat_error *error)
 {
-    const bool near = is_finished(w);
+    bool near = is_finished(w);
     const bool thorough = w->effort == REMAT_THOROUGH;
     const bool linked = answer_link_moves(w->problem->link); /* its bound is another */
     const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
     double begin = s->quick;
-    remat_status status = near ? finish(w, s->quick, best, error)
-                               : improve(p, w, REMAT_QUICK, 0, s->quick, best, error);
+    const double first = near ? s->quick / 4 : 0;
+    remat_status status = near ? finish(w, first, best, error) : REMAT_OK;
+    near = near && (w->problem->profile->n_nodes > FEW_SEARCHED ||
+                    answer_reaches(best, w->bound * (1 + FINISHED)));
+    if (!status && !near)
+        status = improve(p, w, REMAT_QUICK, first, s->quick - first, best, error);
     if (!status && !linked)
         status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin,
                              s->raise, error);
@@ -419,7 +424,7 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     peaks.alignment = 0; /* the search over the link sees to addresses */
     remat_status status = REMAT_OK;
     if (!answer_reaches(best, w.bound))
-        status = is_finished(&peaks)
+        status = w.problem->profile->n_nodes > FEW_SEARCHED && is_finished(&peaks)
                      ? finish(&peaks, BRIEF_SHARE, &start, error)
                      : improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
     bool beaten = best->solver && answer_faster(best, &start);
