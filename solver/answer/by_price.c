@@ -10,8 +10,8 @@
  * distances the fastest list is taken. Whether a list fits says a replay. */
 #include "answer/by_price.h"
 
+#include "answer/run_again.h"
 #include "model/lists.h"
-#include "start/again.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ typedef struct pricing {
     bool *stays;                  /* by node */
     priced_cut low, high, middle; /* with room */
     priced_cut chosen[LEVELS];
-    start_choice now;
+    answer_again now;
     double fastest; /* of the lists that were found */
     remat_operations best;
 } pricing;
@@ -128,7 +128,7 @@ static void mix(pricing *p, unsigned level, uint32_t many)
 /* The last unit of a group runs again right before its backward anyway. */
 static void put_choice(pricing *p)
 {
-    const start_choice *c = &p->now;
+    const answer_again *c = &p->now;
     uint32_t last = p->n_nodes - 1;
     for (uint32_t v = p->n_nodes; v-- > 0;) {
         if (c->group[v] != c->group[last])
@@ -147,7 +147,7 @@ static remat_status look(pricing *p, bool *ret_fits, remat_error *error)
     if (remat_host_cancelled(p->wish->host))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
     put_choice(p);
-    remat_status status = start_run_again(problem->profile, &p->now, &runs);
+    remat_status status = answer_run_again(problem->profile, &p->now, &runs);
     if (status)
         remat_fail_memory(error);
     else
@@ -334,7 +334,7 @@ remat_status answer_by_price(const answer_wish *wish, bound_moments *moments,
         p.middle.again = flags + 3 * n;
         p.chosen[AGAIN].again = flags + 4 * n;
         p.chosen[TWICE].again = flags + 5 * n;
-        p.now = (start_choice){flags + 6 * n, flags + 7 * n, numbers + 2 * n};
+        p.now = (answer_again){flags + 6 * n, flags + 7 * n, numbers + 2 * n};
         status = find_places(&p, error);
     }
     if (!status)

@@ -1,10 +1,10 @@
-#include "start/again.h"
+#include "answer/run_again.h"
 
 #include <stdlib.h>
 
 typedef struct runner {
     const remat_profile *profile;
-    const start_choice *choice;
+    const answer_again *choice;
     bool *done;      /* by node: it has run again */
     uint32_t *nodes; /* that run next */
     uint32_t n;
@@ -52,7 +52,7 @@ static remat_status run(runner *r, bool in_group)
 /* What stays of a group while it goes back, if of some of it nothing does. */
 static remat_status run_group(runner *r, uint32_t last)
 {
-    const start_choice *c = r->choice;
+    const answer_again *c = r->choice;
     uint32_t most = 0, first = last + 1;
     for (; first > 0 && c->group[first - 1] == c->group[last]; first--)
         if (c->twice[first - 1] && most == 0)
@@ -80,8 +80,8 @@ static remat_status go_back(runner *r, uint32_t v)
     return status ? status : remat_push(r->list, REMAT_B, v);
 }
 
-remat_status start_run_again(const remat_profile *profile, const start_choice *choice,
-                             remat_operations *list)
+remat_status answer_run_again(const remat_profile *profile, const answer_again *choice,
+                              remat_operations *list)
 {
     const uint32_t n = profile->n_nodes;
     runner r = {.profile = profile, .choice = choice, .list = list};
