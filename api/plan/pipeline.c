@@ -89,7 +89,7 @@ static remat_status quick_solver(const api_pipeline *p, const remat_profile *pro
         if (remat_solver_accepts(solver, &problem, NULL))
             continue;
         if (quick && i == SELECTIVE) /* mostly that is all there is to know */
-            status = remat_reaches(solver, &problem, budget / 50 * 49, &fit.fits, error);
+            status = remat_reaches(solver, &problem, budget / 50 * 49, p->q.host, &fit.fits, error);
         problem.in_flight = 1;
         if (!status && !fit.fits)
             status = look_at_solver(p, solver, &problem, n, least, &fit, error);

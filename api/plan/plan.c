@@ -200,7 +200,8 @@ static remat_status usual_solver(const remat_profile *profile, uint64_t budget,
     if (profile->joint || profile->n_pinned > 0 || (link && profile->n_nodes < FEW_NODES))
         return REMAT_OK;
     problem.options = remat_options_default(selective);
-    remat_status status = remat_reaches(selective, &problem, budget / 20 * 19, &reaches, error);
+    remat_status status =
+        remat_reaches(selective, &problem, budget / 20 * 19, NULL, &reaches, error);
     if (!status && reaches)
         *ret_name = selective->name;
     return status == REMAT_TOO_LARGE ? REMAT_OK : status;

@@ -69,12 +69,13 @@ static void ignore_range(void *data, uint64_t low, uint64_t high)
 }
 
 static remat_status look_in_table(const remat_solver *solver, const remat_problem *problem,
-                                  uint64_t budget, bool *ret_reaches, remat_error *error)
+                                  uint64_t budget, const remat_host *host, bool *ret_reaches,
+                                  remat_error *error)
 {
     remat_problem one = *problem;
     remat_table *table = NULL, *several = NULL;
     one.in_flight = 1;
-    remat_status status = remat_tabulate(solver, &one, NULL, &table, error);
+    remat_status status = remat_tabulate(solver, &one, host, &table, error);
     if (!status && problem->in_flight > 1)
         status = remat_table_in_flight(table, problem->in_flight, &several, error);
     if (!status)
@@ -85,18 +86,19 @@ static remat_status look_in_table(const remat_solver *solver, const remat_proble
 }
 
 remat_status remat_reaches(const remat_solver *solver, const remat_problem *problem,
-                           uint64_t budget, bool *ret_reaches, remat_error *error)
+                           uint64_t budget, const remat_host *host, bool *ret_reaches,
+                           remat_error *error)
 {
     remat_status status = remat_solver_accepts(solver, problem, error);
     if (status)
         return status;
     if (problem->profile->n_alternatives > 0)
-        return look_in_table(solver, problem, budget, ret_reaches, error);
+        return look_in_table(solver, problem, budget, host, ret_reaches, error);
     reach r = {.problem = problem, .budget = budget};
     const remat_sink sink = {&r, offer, ignore_bound, ignore_bytes, know_none, ignore_range};
     for (int pass = 0; pass < 2 && !status && !r.found; pass++) {
         r.last = pass == 0;
-        status = solver->solve(problem, NULL, &sink, error);
+        status = solver->solve(problem, host, &sink, error);
     }
     *ret_reaches = r.found;
     return status == REMAT_CANCELLED && r.found ? REMAT_OK : status;

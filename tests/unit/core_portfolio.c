@@ -389,7 +389,7 @@ static void what_is_kept_says_the_same(void **state)
                          REMAT_OK);
         assert_true(fresh == old || fabs(fresh - old) <= 1e-6 * fresh);
         problem.in_flight = i % 2 ? 4 : 1;
-        assert_int_equal(remat_reaches(solver, &problem, budget, &reaches, NULL), REMAT_OK);
+        assert_int_equal(remat_reaches(solver, &problem, budget, NULL, &reaches, NULL), REMAT_OK);
         assert_int_equal(reaches, remat_table_point(i % 2 ? several : table, budget) >= 0);
         yes += reaches;
     }

@@ -77,9 +77,10 @@ remat_status remat_tabulate(const remat_solver *solver, const remat_problem *pro
                             const remat_host *host, remat_table **ret_table, remat_error *error);
 
 /* Whether that table, with problem->in_flight, has a list within the budget: where it has, in a
- * part of its time. */
+ * part of its time. The host, which may be NULL, is asked whether it cancels. */
 remat_status remat_reaches(const remat_solver *solver, const remat_problem *problem,
-                           uint64_t budget, bool *ret_reaches, remat_error *error);
+                           uint64_t budget, const remat_host *host, bool *ret_reaches,
+                           remat_error *error);
 
 /* The same; a table of another machine (remat/machine.h) is to answer what known, one of the same
  * name, answers too. known: of the same solver and machine, or NULL. */
