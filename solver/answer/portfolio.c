@@ -168,10 +168,11 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
 }
 
 /* Of more than so many a list as near to the bound as NEAR is not searched on from; and one by
- * price is so alone, and shortly: of fewer a whole search was seen to find what is 6 % faster. */
+ * price is so alone, and shortly: of fewer a whole search was seen to find what is 6 % faster, and
+ * up to FEW_SEARCHED it follows where the bound is farther than that. Of several in flight the
+ * bound says less. */
 enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
 #define NEAR 2e-3
-#define FINISHED 5e-4 /* of the bound: of fewer the whole search follows where it is farther */
 enum { MANY_NODES = 1000 }; /* of so many it walks few moves, and ends near where it began */
 
 /* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
@@ -347,8 +348,8 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     double begin = s->quick;
     const double first = near ? s->quick / 4 : 0;
     remat_status status = near ? finish(w, first, best, error) : REMAT_OK;
-    near = near && (w->problem->profile->n_nodes > FEW_SEARCHED ||
-                    answer_reaches(best, w->bound * (1 + FINISHED)));
+    near = near && (w->problem->profile->n_nodes > FEW_SEARCHED || w->problem->in_flight > 1 ||
+                    answer_reaches(best, w->bound * (1 + NEAR)));
     if (!status && !near)
         status = improve(p, w, REMAT_QUICK, first, s->quick - first, best, error);
     if (!status && !linked)
