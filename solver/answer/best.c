@@ -86,17 +86,18 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
 /* ---- the schedule to hand out ---- */
 
 remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                            const remat_host *host, remat_schedule *schedule, remat_error *error)
+                            uint64_t work, const remat_host *host, remat_schedule *schedule,
+                            remat_error *error)
 {
     if (!alignment)
         return REMAT_OK;
     const remat_host unhurried = remat_host_unhurried(host);
     const remat_operations *list = &schedule->operations;
-    remat_status status = remat_layout_in_flight(problem->profile, list, problem->in_flight,
-                                                 alignment, budget, host, &schedule->layout, error);
+    remat_status status = model_layout_new(problem->profile, list, problem->in_flight, alignment,
+                                           budget, work, host, &schedule->layout, error);
     if (status == REMAT_CANCELLED && remat_host_late(host))
-        status = remat_layout_in_flight(problem->profile, list, problem->in_flight, alignment,
-                                        UINT64_MAX, &unhurried, &schedule->layout, error);
+        status = model_layout_new(problem->profile, list, problem->in_flight, alignment, UINT64_MAX,
+                                  work, &unhurried, &schedule->layout, error);
     return status ? status : remat_layout_check(problem->profile, list, &schedule->layout, error);
 }
 
@@ -132,7 +133,8 @@ static remat_status trace(const remat_table *table, const answer_choice *c, uint
         status = finds_room(c, &schedule, &arena, error);
     schedule.layout.arena = arena;
     if (!status && arena <= c->budget)
-        status = answer_lay_out(c->problem, c->budget, c->alignment, c->host, &schedule, error);
+        status = answer_lay_out(c->problem, c->budget, c->alignment, REMAT_LAYOUT_WORK, c->host,
+                                &schedule, error);
     if (status)
         remat_schedule_clear(&schedule);
     else

@@ -32,7 +32,8 @@ remat_status answer_least_budget(const answer_choice *choice, uint64_t *ret_peak
 /* Gives the schedule's list a layout that its judge has confirmed, within the budget if that is
  * found, and when it is late one that takes no time to find; alignment 0: none. */
 remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                            const remat_host *host, remat_schedule *schedule, remat_error *error);
+                            uint64_t work, const remat_host *host, remat_schedule *schedule,
+                            remat_error *error);
 
 /* Ends a refusal that error already words: what pins have to do with it, and the budget that would
  * do (0: not known). REMAT_INFEASIBLE. */

@@ -11,6 +11,7 @@
 #include "answer/by_price.h"
 
 #include "answer/run_again.h"
+#include "model/layout.h"
 #include "model/lists.h"
 
 #include <math.h>
@@ -301,7 +302,7 @@ static remat_status take_list(pricing *p, answer_priced *ret_priced, remat_sched
         status = find_list(p, error);
         if (status || p->best.length == 0)
             return status;
-        status = answer_take(w, &p->best, &found, error);
+        status = answer_take(w, &p->best, REMAT_LAYOUT_WORK, &found, error);
         if (!status)
             status = keep(ret_priced, &found, best, error);
         remat_schedule_clear(&found);

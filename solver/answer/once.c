@@ -35,8 +35,8 @@ static remat_status search(const answer_wish *w, const answer_search *s, remat_o
     const remat_problem *problem = w->problem;
     const uint32_t in_flight = problem->in_flight > 1 ? problem->in_flight : 1;
     return s->over_link
-               ? remat_mix(problem->profile, problem->link, s->start, s->budget, w->alignment,
-                           w->effort, s->bound, w->host, list, error)
+               ? remat_mix(problem->profile, problem->link, s->start, s->budget, s->pads,
+                           w->alignment, w->effort, s->bound, w->host, list, error)
                : remat_improve(problem->profile, s->start, s->budget, in_flight, w->alignment,
                                s->given, w->effort, w->series, s->bound, w->host, list, error);
 }
@@ -45,13 +45,13 @@ remat_status answer_search_once(const answer_wish *w, const answer_search *s,
                                 remat_operations *ret_list, remat_error *error)
 {
     answer_searches *made = w->searches;
-    for (size_t i = 0; i < made->n; i++)
+    for (size_t i = 0; i < made->n && !s->pads; i++)
         if (is_same(&made->items[i], w, s))
             return model_copy_list(&made->items[i].found, ret_list) ? remat_fail_memory(error)
                                                                     : REMAT_OK;
     struct answer_searched one = {.asked = *s, .effort = w->effort, .series = w->series};
     const remat_status status = search(w, s, ret_list, error);
-    if (status)
+    if (status || s->pads)
         return status;
     if (!model_reserve(&made->items, &made->capacity, made->n + 1, sizeof one) ||
         (s->start && model_copy_list(s->start, &one.start)) ||

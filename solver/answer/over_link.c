@@ -4,7 +4,11 @@
 
 #include "answer/best.h"
 #include "answer/part.h"
+#include "model/layout.h"
 #include "model/lists.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 bool answer_is_long_chain(const answer_wish *w, const remat_operations *list)
 {
@@ -18,45 +22,128 @@ static remat_effort effort_once_more(const answer_wish *w, const remat_operation
     return brief ? REMAT_BRIEF : w->effort;
 }
 
-/* A list of the mixed search, judged. What addresses need beside the peak is asked of the search as
- * a smaller budget, a little at a time, and from the list before. */
-static remat_status mix_within(const answer_wish *w, const remat_operations *start,
-                               remat_schedule *ret_schedule, remat_error *error)
+/* ---- one search, with addresses ---- */
+
+#define SHORT_WORK (REMAT_LAYOUT_WORK / 8) /* where that does not do, all seldom does */
+
+enum {
+    SMALLEST_LESSON = 800, /* a part of the budget */
+    MOST_DOUBLINGS = 2,    /* of it */
+    MENDINGS = 5,
+    MENDINGS_AGAIN = 2 /* of a list that was searched over the link before */
+};
+
+/* The last list that was found, and what is to be left free in the next. */
+typedef struct mending {
+    remat_operations list;
+    bool fits;              /* with its addresses */
+    uint64_t lesson, *pads; /* by task */
+    uint32_t doublings;
+} mending;
+
+/* During what stands above the budget in the best layout that was found, that much is left free in
+ * the next search, up to so much more than in the last: what fragments is planned for there, and
+ * nowhere else. seen: zeros, by task. */
+static void learn(mending *m, uint32_t n_nodes, const uint64_t *over, uint64_t *seen)
 {
-    enum { TRIES = 4 };
-    answer_wish own = *w;
-    remat_operations before = {0};
-    remat_status status = REMAT_INFEASIBLE;
-    for (uint64_t k = 0; k < TRIES && status == REMAT_INFEASIBLE; k++) {
-        remat_operations list = {0};
-        const answer_search search = {.start = k > 0 ? &before : start,
-                                      .budget = w->budget - w->budget / 200 * k,
-                                      .bound = w->over_link,
-                                      .over_link = true};
-        status = answer_search_once(&own, &search, &list, error);
-        const bool found = !status && list.length > 0;
-        if (found && model_copy_list(&list, &before))
-            status = remat_fail_memory(error);
-        if (!status)
-            status = found ? answer_take(w, &list, ret_schedule, error) : REMAT_INFEASIBLE;
-        remat_operations_clear(&list);
-        if (!w->alignment || !found)
-            break;
-        own.effort = effort_once_more(w, start);
+    const uint64_t most = m->lesson << m->doublings;
+    for (size_t i = 0; i < m->list.length; i++) {
+        const remat_operation *o = &m->list.items[i];
+        if (o->kind > REMAT_B)
+            continue;
+        const uint32_t task = o->index + (o->kind == REMAT_B ? n_nodes : 0);
+        const uint64_t more = over[i] < most ? over[i] : most;
+        m->pads[task] += more > seen[task] ? more - seen[task] : 0;
+        seen[task] = more > seen[task] ? more : seen[task];
     }
-    remat_operations_clear(&before);
+    m->doublings += m->doublings < MOST_DOUBLINGS;
+}
+
+/* Whether the list has addresses within the budget; where not, pads for the next one. */
+static remat_status look_for_room(const answer_wish *w, mending *m, remat_error *error)
+{
+    const remat_problem *problem = w->problem;
+    const remat_host unhurried = remat_host_unhurried(w->host);
+    const model_goal goal = {
+        .alignment = w->alignment, .capacity = w->budget, .work = SHORT_WORK, .host = &unhurried};
+    const uint32_t n = problem->profile->n_nodes;
+    uint64_t arena = 0, *over = calloc(m->list.length + 2 * (size_t)n, sizeof *over);
+    if (!over)
+        return remat_fail_memory(error);
+    remat_status status = REMAT_OK;
+    if (w->alignment)
+        status = model_layout_arena(problem->profile, &m->list, &goal, &arena, over, error);
+    m->fits = arena <= w->budget;
+    if (!status && !m->fits)
+        learn(m, n, over, over + m->list.length);
+    free(over);
     return status;
 }
 
+/* A list of the mixed search. One without addresses is mended, in small steps, with what each
+ * layout taught; where that fails, what they need beside the peak is asked of a whole search as a
+ * smaller budget. */
+static remat_status search_with_addresses(const answer_wish *w, const remat_operations *start,
+                                          uint32_t mendings, mending *m, remat_error *error)
+{
+    answer_wish own = *w;
+    remat_status status = REMAT_OK;
+    uint32_t failures = 0;
+    bool found = true;
+    for (uint32_t k = 0; k <= mendings && !status && !m->fits; k++) {
+        remat_operations list = {0};
+        const answer_search search = {.start = k > 0 ? &m->list : start,
+                                      .budget = w->budget - w->budget / 200 * failures,
+                                      .pads = k > 0 && found ? m->pads : NULL,
+                                      .bound = w->over_link,
+                                      .over_link = true};
+        own.effort = k > 0 && found && w->effort == REMAT_QUICK ? REMAT_BRIEF : w->effort;
+        status = answer_search_once(&own, &search, &list, error);
+        found = !status && list.length > 0;
+        failures = found ? 0 : failures + 1;
+        if (found) {
+            model_swap_lists(&list, &m->list);
+            status = look_for_room(w, m, error);
+        }
+        remat_operations_clear(&list);
+        if (m->list.length == 0)
+            break;
+    }
+    return status;
+}
+
+/* The same, judged. Of what still has no addresses all of the work of a layout may find some, where
+ * it was not searched before. */
+static remat_status mix_within(const answer_wish *w, const remat_operations *start, bool again,
+                               remat_schedule *ret_schedule, remat_error *error)
+{
+    mending m = {.lesson = w->budget / SMALLEST_LESSON,
+                 .pads = calloc(2 * (size_t)w->problem->profile->n_nodes, sizeof *m.pads)};
+    if (!m.pads)
+        return remat_fail_memory(error);
+    remat_status status =
+        search_with_addresses(w, start, again ? MENDINGS_AGAIN : MENDINGS, &m, error);
+    if (!status && (m.list.length == 0 || (!m.fits && again)))
+        status = REMAT_INFEASIBLE;
+    if (!status)
+        status =
+            answer_take(w, &m.list, m.fits ? SHORT_WORK : REMAT_LAYOUT_WORK, ret_schedule, error);
+    remat_operations_clear(&m.list);
+    free(m.pads);
+    return status;
+}
+
+/* ---- of several lists ---- */
+
 /* Searches on from one list, unless the bound is reached; *best becomes the result if that is
  * faster. */
-static remat_status mix_from(const answer_wish *w, const remat_operations *start,
+static remat_status mix_from(const answer_wish *w, const remat_operations *start, bool again,
                              remat_schedule *best, remat_error *error)
 {
     remat_schedule other = {0};
     if (answer_reaches(best, w->over_link))
         return REMAT_OK;
-    remat_status status = mix_within(w, start, &other, error);
+    remat_status status = mix_within(w, start, again, &other, error);
     if (!status)
         answer_keep_faster(&other, best);
     if (best->solver)
@@ -65,12 +152,13 @@ static remat_status mix_from(const answer_wish *w, const remat_operations *start
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
-remat_status answer_mix_on(const answer_wish *w, remat_schedule *best, remat_error *error)
+remat_status answer_mix_on(const answer_wish *w, bool again, remat_schedule *best,
+                           remat_error *error)
 {
     remat_operations list = {0};
     const remat_status status = model_copy_list(&best->operations, &list)
                                     ? remat_fail_memory(error)
-                                    : mix_from(w, &list, best, error);
+                                    : mix_from(w, &list, again, best, error);
     remat_operations_clear(&list);
     return status;
 }
@@ -125,15 +213,15 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const re
     /* then that is the best of those that offload */
     const bool offloads = !from && best->solver && (best->solver->accepts & REMAT_NEEDS_LINK);
     if (!status && from) {
-        status = mix_from(&own, &from->operations, best, error);
+        status = mix_from(&own, &from->operations, false, best, error);
     } else if (!status && best->solver) {
-        status = answer_mix_on(&own, best, error);
+        status = answer_mix_on(&own, false, best, error);
     } else if (!status) {
         status = remat_least_budget(p->tables, p->n, w->problem, 0, &peak, &enough, error);
         if (!status && peak > 0)
             status = remat_best_schedule(p->tables, p->n, "", w->problem, peak, 0, &start, error);
         if (!status && start.solver)
-            status = mix_from(&own, &start.operations, best, error);
+            status = mix_from(&own, &start.operations, false, best, error);
     }
     remat_schedule_clear(&start);
     part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
@@ -151,7 +239,7 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const re
     status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     own.effort = best->solver ? effort_once_more(w, &start.operations) : own.effort;
     if (!status && start.solver)
-        status = mix_from(&own, &start.operations, best, error);
+        status = mix_from(&own, &start.operations, false, best, error);
     remat_schedule_clear(&start);
     return status;
 }

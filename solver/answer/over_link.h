@@ -15,8 +15,9 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
 remat_status answer_mix(const remat_portfolio *portfolio, const answer_wish *wish,
                         const remat_schedule *from, remat_schedule *best, remat_error *error);
 
-/* From the best list alone. */
-remat_status answer_mix_on(const answer_wish *wish, remat_schedule *best, remat_error *error);
+/* From the best list alone; again: it was searched over the link before. */
+remat_status answer_mix_on(const answer_wish *wish, bool again, remat_schedule *best,
+                           remat_error *error);
 
 /* Whether a second search of it is worth little: it ends near the first one, and the tables of such
  * a chain have taken a second. */

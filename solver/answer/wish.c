@@ -27,8 +27,8 @@ void answer_keep_faster(remat_schedule *other, remat_schedule *best)
     *other = old;
 }
 
-remat_status answer_take(const answer_wish *w, remat_operations *list, remat_schedule *ret_schedule,
-                         remat_error *error)
+remat_status answer_take(const answer_wish *w, remat_operations *list, uint64_t work,
+                         remat_schedule *ret_schedule, remat_error *error)
 {
     const remat_problem *problem = w->problem;
     remat_schedule schedule = {.solver = remat_solver_find("interval"),
@@ -40,7 +40,7 @@ remat_status answer_take(const answer_wish *w, remat_operations *list, remat_sch
     if (!status)
         remat_put_in_flight(&schedule.simulation, problem->in_flight);
     if (!status)
-        status = answer_lay_out(problem, w->budget, w->alignment, w->host, &schedule, error);
+        status = answer_lay_out(problem, w->budget, w->alignment, work, w->host, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
     if (!status && (!replay->valid || replay->peak > w->budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,

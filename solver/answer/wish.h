@@ -40,13 +40,14 @@ typedef struct answer_wish {
 typedef struct answer_search {
     const remat_operations *start; /* NULL: from nothing */
     uint64_t budget;
+    const uint64_t *pads; /* of remat_mix */
     double bound;
     bool over_link; /* remat_mix; else remat_improve */
     bool given;
 } answer_search;
 
-/* Several ways lead to the same search, and it is made once. Statuses and *ret_list are those of
- * remat_improve and remat_mix. */
+/* Several ways lead to the same search, and it is made once, but with pads. Statuses and *ret_list
+ * are those of remat_improve and remat_mix. */
 remat_status answer_search_once(const answer_wish *wish, const answer_search *search,
                                 remat_operations *ret_list, remat_error *error);
 
@@ -63,9 +64,9 @@ bool answer_faster(const remat_schedule *a, const remat_schedule *b);
 /* The faster of two stays, as best. */
 void answer_keep_faster(remat_schedule *other, remat_schedule *best);
 
-/* A list that was found instead, which is empty then: judged, and laid out. REMAT_INFEASIBLE if its
- * arena does not fit. */
-remat_status answer_take(const answer_wish *wish, remat_operations *list,
+/* A list that was found instead, which is empty then: judged, and laid out with so much work
+ * (model/layout.h). REMAT_INFEASIBLE if its arena does not fit. */
+remat_status answer_take(const answer_wish *wish, remat_operations *list, uint64_t work,
                          remat_schedule *ret_schedule, remat_error *error);
 
 #endif

@@ -107,10 +107,10 @@ remat_status remat_layout_unplaced(const remat_profile *profile, const remat_ope
     return status;
 }
 
-remat_status remat_layout_in_flight(const remat_profile *profile,
-                                    const remat_operations *operations, uint32_t in_flight,
-                                    uint64_t alignment, uint64_t capacity, const remat_host *host,
-                                    remat_layout *ret_layout, remat_error *error)
+remat_status model_layout_new(const remat_profile *profile, const remat_operations *operations,
+                              uint32_t in_flight, uint64_t alignment, uint64_t capacity,
+                              uint64_t work, const remat_host *host, remat_layout *ret_layout,
+                              remat_error *error)
 {
     remat_layout layout = {0};
     uint32_t *next = NULL;
@@ -122,7 +122,7 @@ remat_status remat_layout_in_flight(const remat_profile *profile,
     const model_lives lives = {layout.items, next, (uint32_t)layout.n};
     const model_goal goal = {.alignment = alignment,
                              .capacity = capacity,
-                             .work = REMAT_LAYOUT_WORK,
+                             .work = work,
                              .host = host,
                              .in_flight = in_flight,
                              .turn = turn};
@@ -135,6 +135,15 @@ remat_status remat_layout_in_flight(const remat_profile *profile,
     remat_layout_clear(&layout);
     return status == REMAT_CANCELLED ? remat_fail(error, status, NULL, "cancelled")
                                      : remat_fail_memory(error);
+}
+
+remat_status remat_layout_in_flight(const remat_profile *profile,
+                                    const remat_operations *operations, uint32_t in_flight,
+                                    uint64_t alignment, uint64_t capacity, const remat_host *host,
+                                    remat_layout *ret_layout, remat_error *error)
+{
+    return model_layout_new(profile, operations, in_flight, alignment, capacity, REMAT_LAYOUT_WORK,
+                            host, ret_layout, error);
 }
 
 remat_status remat_layout_within(const remat_profile *profile, const remat_operations *operations,

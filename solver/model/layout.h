@@ -59,6 +59,12 @@ remat_status model_layout_arena(const remat_profile *profile, const remat_operat
                                 const model_goal *goal, uint64_t *ret_arena, uint64_t *over,
                                 remat_error *error);
 
+/* remat_layout_in_flight with so much work. */
+remat_status model_layout_new(const remat_profile *profile, const remat_operations *operations,
+                              uint32_t in_flight, uint64_t alignment, uint64_t capacity,
+                              uint64_t work, const remat_host *host, remat_layout *ret_layout,
+                              remat_error *error);
+
 static inline uint64_t remat_layout_align(uint64_t bytes, uint64_t alignment)
 {
     return (bytes + alignment - 1) & ~(alignment - 1);

@@ -53,7 +53,8 @@ static const strength EFFORTS[] = {{"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, 
                                    {"thorough", 8, 24, 0, 10, 0, 24000, 24000, 0, false, false},
                                    {"patient", 8, 2, 3, 3, 0, 60000, 15000, 0, false, true},
                                    {"brief", 3, 5, 0, 4, NEAR, 15000, 15000, 0, false, true},
-                                   {"finish", 2, 2, 0, 1, NEAR, 15000, 15000, 0, false, true}};
+                                   {"finish", 2, 2, 0, 1, NEAR, 15000, 15000, 0, false, true},
+                                   {"slow", 4, 1, 0, 4, NEAR, 60000, 15000, 0, false, true}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. Of 44 questions the others bettered 2, by 0.03 % together, after
@@ -63,7 +64,8 @@ static const strength JOINT_EFFORTS[] = {
     {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
     {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
     {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false},
-    {"finish", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false}};
+    {"finish", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false},
+    {"slow", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */

@@ -135,8 +135,8 @@ static worth go_out(mixer *m)
     return out;
 }
 
-/* Falls to a hundredth, from further up where the start does not fit; in each excursion to a
- * fiftieth of what it begins with. */
+/* Falls to a hundredth, from further up where the start does not fit and is not to be mended; in
+ * each excursion to a fiftieth of what it begins with. */
 static double temperature_of(const mixer *m, double far, double progress, double out_since)
 {
     return out_since > 0 ? m->temperature * WARM * pow(0.02, (progress - out_since) / EXCURSION)
@@ -146,7 +146,7 @@ static double temperature_of(const mixer *m, double far, double progress, double
 static void anneal(mixer *m)
 {
     worth now = mixed_evaluate(m, &m->now, INFINITY);
-    const double far = now.excess > 0 ? FAR : 1;
+    const double far = now.excess > 0 && !m->t->pads ? FAR : 1;
     double turn = m->thorough ? FIRST_EXCURSION : LAST_PART, out_since = 0; /* of the progress */
     uint32_t tried = 0, fitted = 0;
     settle(m, &now);
@@ -285,6 +285,7 @@ typedef struct mixing {
     const remat_operations *start;
     double enough; /* no list takes less */
     uint64_t budget, limit;
+    const uint64_t *pads;
     size_t seeds;
     uint32_t alignment;
     bool thorough;
@@ -312,7 +313,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
                  .share = 1 / (double)x->seeds,
                  .limit = x->limit};
     remat_status status =
-        mixed_things_init(&m->own, x->profile, x->link, x->start, x->budget, x->alignment);
+        mixed_things_init(&m->own, x->profile, x->link, x->start, x->budget, x->pads, x->alignment);
     if (!status && (!ran || !mixer_init(m, &m->own, (uint32_t)x->start->length)))
         status = REMAT_NO_MEMORY;
     if (!status) {
@@ -405,9 +406,9 @@ static uint64_t work_of(remat_effort effort, size_t length)
 }
 
 remat_status remat_mix(const remat_profile *profile, const remat_link *link,
-                       const remat_operations *start, uint64_t budget, uint32_t alignment,
-                       remat_effort effort, double lower_bound, const remat_host *host,
-                       remat_operations *ret_list, remat_error *error)
+                       const remat_operations *start, uint64_t budget, const uint64_t *pads,
+                       uint32_t alignment, remat_effort effort, double lower_bound,
+                       const remat_host *host, remat_operations *ret_list, remat_error *error)
 {
     /* several short ones find more than a few long ones; of short lists all may be long */
     const bool share = profile->n_nodes <= FEWER || start->length > SHORT;
@@ -421,9 +422,10 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .start = start,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
+                  .pads = pads,
                   .seeds = seeds,
                   .limit = work_of(effort, start->length) *
-                           (share ? efforts[effort].seeds : seeds) / seeds,
+                           (share ? efforts[effort].seeds : seeds) / seeds / (pads ? 2 : 1),
                   .alignment = alignment,
                   .thorough = effort == REMAT_THOROUGH};
     const remat_status status = run_rounds(x, ret_list, error);

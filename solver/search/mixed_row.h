@@ -76,6 +76,7 @@ typedef struct things {
     uint32_t *current;               /* by state, of an evaluation: its version */
     uint32_t *left_at, *restored_at; /* by version: the first and the last item, or NONE */
     double budget;
+    const uint64_t *pads; /* by task, or NULL: bytes to be left free during it */
     double total_time;
     model_arena arena;
 } things;
@@ -172,17 +173,23 @@ static inline uint32_t saved_thing(const things *t, uint32_t v)
     return t->n_values + v;
 }
 
+static inline double pad(const things *t, uint32_t id)
+{
+    return t->pads ? (double)t->pads[id] : 0;
+}
+
 static inline run_cost forward_cost(const things *t, uint32_t v, uint16_t way)
 {
     const remat_alternative cost = remat_implementation(&t->profile->nodes[v], way);
-    return (run_cost){cost.forward_time, rounded(t, cost.forward_workspace_bytes)};
+    return (run_cost){cost.forward_time, rounded(t, cost.forward_workspace_bytes) + pad(t, v)};
 }
 
 static inline double passing_bytes(const things *t, uint32_t v, uint16_t way)
 {
     const remat_alternative cost = remat_implementation(&t->profile->nodes[v], way);
-    return t->profile->joint ? INFINITY
-                             : rounded(t, cost.save_workspace_bytes) + rounded(t, cost.saved_bytes);
+    return t->profile->joint
+               ? INFINITY
+               : rounded(t, cost.save_workspace_bytes) + rounded(t, cost.saved_bytes) + pad(t, v);
 }
 
 static inline bool row_new(row *r, uint32_t room)
@@ -227,7 +234,8 @@ static inline double draw_unit(mixer *m)
 /* The profile's lists; its arena is the caller's to clear, whatever is returned. REMAT_NO_MEMORY.
  */
 remat_status mixed_things_init(things *t, const remat_profile *profile, const remat_link *link,
-                               const remat_operations *start, uint64_t budget, uint32_t alignment);
+                               const remat_operations *start, uint64_t budget, const uint64_t *pads,
+                               uint32_t alignment);
 
 /* Node v's backward, and what is saved for it, are of another implementation. */
 void mixed_set_way(things *t, uint32_t v, uint16_t way);

@@ -101,9 +101,10 @@ void mixed_set_way(things *t, uint32_t v, uint16_t way)
     const uint32_t x = saved_thing(t, v);
     t->backward_way[v] = way;
     task *forward = &t->tasks[v], *backward = &t->tasks[t->n + v];
-    backward->own = (run_cost){back.backward_time, rounded(t, back.backward_workspace_bytes)};
+    backward->own = (run_cost){back.backward_time,
+                               rounded(t, back.backward_workspace_bytes) + pad(t, t->n + v)};
     backward->least = back.backward_time;
-    t->saving[v] = (run_cost){back.forward_time, rounded(t, back.save_workspace_bytes)};
+    t->saving[v] = (run_cost){back.forward_time, rounded(t, back.save_workspace_bytes) + pad(t, v)};
     t->bytes[x] = rounded(t, saved);
     t->copied[x] = (double)saved;
     t->movable[x] = saved > 0;
@@ -136,7 +137,8 @@ static void list_sizes(things *t)
 }
 
 remat_status mixed_things_init(things *t, const remat_profile *profile, const remat_link *link,
-                               const remat_operations *start, uint64_t budget, uint32_t alignment)
+                               const remat_operations *start, uint64_t budget, const uint64_t *pads,
+                               uint32_t alignment)
 {
     *t = (things){.profile = profile,
                   .link = link,
@@ -144,7 +146,8 @@ remat_status mixed_things_init(things *t, const remat_profile *profile, const re
                   .n_values = remat_n_values(profile),
                   .n_things = remat_n_values(profile) + profile->n_nodes,
                   .alignment = alignment ? alignment : 1,
-                  .budget = (double)budget};
+                  .budget = (double)budget,
+                  .pads = pads};
     if (!allocate_things(t) || (profile->n_states > 0 && !mixed_states_init(t)))
         return REMAT_NO_MEMORY;
     list_tasks(t);

@@ -8,7 +8,9 @@
 #include "property/joint_random.h"
 
 #include "answer/bounds.h"
+#include "model/lists.h"
 #include "remat/answer.h"
+#include "search/mixed.h"
 
 #include <math.h>
 
@@ -304,11 +306,69 @@ static void overwriting_waits(void **state)
     remat_profile_free(profile);
 }
 
+/* Whether during every run there is as much room as was asked for. */
+static bool has_room(const remat_profile *profile, const remat_operations *list,
+                     const remat_link *link, uint64_t budget, const uint64_t *pads)
+{
+    bool room = true;
+    remat_simulation simulation;
+    remat_moment *moments = calloc(list->length + 1, sizeof *moments);
+    assert_int_equal(remat_simulate(profile, list, link, moments, NULL, &simulation, NULL),
+                     REMAT_OK);
+    assert_true(simulation.valid);
+    for (size_t i = 0; i < list->length; i++) {
+        const remat_operation *o = &list->items[i];
+        const uint32_t task = o->index + (o->kind == REMAT_B ? profile->n_nodes : 0);
+        room = room && (o->kind > REMAT_B || moments[i].memory_during + pads[task] <= budget);
+    }
+    free(moments);
+    return room;
+}
+
+/* What is to be left free during some tasks is, and lists are found that the same search without
+ * it would not have left it to. */
+static void leaving_room(void **state)
+{
+    (void)state;
+    unsigned found = 0, needed = 0;
+    dice d = {20261129};
+    for (unsigned k = 0; k < 120; k++) {
+        const shape s = {.most_nodes = 7};
+        remat_profile *profile = random_profile(&d, &s);
+        const remat_link link = random_link(&d);
+        remat_operations runs = {0}, start = {0}, with = {0}, without = {0};
+        uint64_t peak, pads[14] = {0};
+        assert_int_equal(remat_store_all_peak(profile, &peak, NULL), REMAT_OK);
+        const uint64_t budget = peak * (80 + below(&d, 20)) / 100;
+        for (uint32_t i = 0; i < 2 * profile->n_nodes; i++)
+            pads[i] = chance(&d, 40) ? below(&d, (uint32_t)(peak / 8 + 1)) : 0;
+        assert_int_equal(model_store_everything(profile, &runs), REMAT_OK);
+        assert_int_equal(model_complete_list(profile, &runs, &start, NULL), REMAT_OK);
+        assert_int_equal(
+            remat_mix(profile, &link, &start, budget, pads, 0, REMAT_BRIEF, 0, NULL, &with, NULL),
+            REMAT_OK);
+        assert_int_equal(remat_mix(profile, &link, &start, budget, NULL, 0, REMAT_BRIEF, 0, NULL,
+                                   &without, NULL),
+                         REMAT_OK);
+        assert_true(with.length == 0 || has_room(profile, &with, &link, budget, pads));
+        found += with.length > 0;
+        needed += with.length > 0 && without.length > 0 &&
+                  !has_room(profile, &without, &link, budget, pads);
+        remat_operations_clear(&runs);
+        remat_operations_clear(&start);
+        remat_operations_clear(&with);
+        remat_operations_clear(&without);
+        remat_profile_free(profile);
+    }
+    if (found < 40 || needed < 10)
+        fail_msg("%u found, %u of which needed it", found, needed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overwriting_waits), cmocka_unit_test(drawing_in_order),
-        cmocka_unit_test(joint_states), cmocka_unit_test(forward_profiles),
-        cmocka_unit_test(joint_profiles)};
+        cmocka_unit_test(joint_states),      cmocka_unit_test(leaving_room),
+        cmocka_unit_test(forward_profiles),  cmocka_unit_test(joint_profiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

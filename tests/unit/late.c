@@ -4,6 +4,7 @@
 
 #include "answer/best.h"
 #include "api.h"
+#include "model/layout.h"
 #include "remat/answer.h"
 
 #include <limits.h>
@@ -191,7 +192,9 @@ static void addresses_are_not_waited_for(void **state)
     for (int late = 0; late < 2; late++) {
         patience p = {.left = late ? 0 : LONG_MAX};
         const remat_host host = {.data = &p, .workers = 1, .late = ends};
-        assert_int_equal(answer_lay_out(&query.problem, 1, 256, &host, schedule, NULL), REMAT_OK);
+        assert_int_equal(
+            answer_lay_out(&query.problem, 1, 256, REMAT_LAYOUT_WORK, &host, schedule, NULL),
+            REMAT_OK);
         assert_true(schedule->layout.arena >= schedule->simulation.peak && p.polls > 0);
         arenas[late] = schedule->layout.arena;
         remat_layout_clear(&schedule->layout);
@@ -199,8 +202,9 @@ static void addresses_are_not_waited_for(void **state)
     assert_true(arenas[1] > arenas[0]);
     patience p = {.left = 0};
     const remat_host host = {.data = &p, .workers = 1, .cancelled = ends};
-    assert_int_equal(answer_lay_out(&query.problem, 1, 256, &host, schedule, NULL),
-                     REMAT_CANCELLED);
+    assert_int_equal(
+        answer_lay_out(&query.problem, 1, 256, REMAT_LAYOUT_WORK, &host, schedule, NULL),
+        REMAT_CANCELLED);
     remat_answered_clear(&answered);
     remat_profile_free(profile);
 }

@@ -25,7 +25,8 @@ typedef enum remat_effort {
     REMAT_PATIENT,  /* not asked for: what auto adds to quick where that leaves a gap. Slower
                        descents,   about twice its work; of joint graphs as thorough */
     REMAT_BRIEF,    /* not asked for: half of quick, for what is searched over a link then */
-    REMAT_FINISH    /* not asked for: from a list alone, for one that is near to the best already */
+    REMAT_FINISH,   /* not asked for: from a list alone, for one that is near to the best already */
+    REMAT_SLOW      /* not asked for: few but slow descents, after brief, where that ends far up */
 } remat_effort;
 
 /* Past so many nodes a list is left as it is; past REMAT_LARGE_NODES of a joint graph, and of one
