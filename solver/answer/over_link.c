@@ -24,7 +24,9 @@ static remat_effort effort_once_more(const answer_wish *w, const remat_operation
 
 /* ---- one search, with addresses ---- */
 
-#define SHORT_WORK (REMAT_LAYOUT_WORK / 8) /* where that does not do, all seldom does */
+/* Where that does not do, all seldom does: of a list that was not mended, and of others. */
+#define FIRST_WORK (REMAT_LAYOUT_WORK / 4)
+#define SHORT_WORK (REMAT_LAYOUT_WORK / 8)
 
 enum {
     SMALLEST_LESSON = 800, /* a part of the budget */
@@ -36,7 +38,8 @@ enum {
 /* The last list that was found, and what is to be left free in the next. */
 typedef struct mending {
     remat_operations list;
-    bool fits;              /* with its addresses */
+    bool fits;              /* with its addresses, */
+    uint64_t work;          /* which take so much */
     uint64_t lesson, *pads; /* by task */
     uint32_t doublings;
 } mending;
@@ -65,7 +68,7 @@ static remat_status look_for_room(const answer_wish *w, mending *m, remat_error 
     const remat_problem *problem = w->problem;
     const remat_host unhurried = remat_host_unhurried(w->host);
     const model_goal goal = {
-        .alignment = w->alignment, .capacity = w->budget, .work = SHORT_WORK, .host = &unhurried};
+        .alignment = w->alignment, .capacity = w->budget, .work = m->work, .host = &unhurried};
     const uint32_t n = problem->profile->n_nodes;
     uint64_t arena = 0, *over = calloc(m->list.length + 2 * (size_t)n, sizeof *over);
     if (!over)
@@ -103,6 +106,7 @@ static remat_status search_with_addresses(const answer_wish *w, const remat_oper
         failures = found ? 0 : failures + 1;
         if (found) {
             model_swap_lists(&list, &m->list);
+            m->work = k > 0 ? SHORT_WORK : FIRST_WORK;
             status = look_for_room(w, m, error);
         }
         remat_operations_clear(&list);
@@ -126,8 +130,7 @@ static remat_status mix_within(const answer_wish *w, const remat_operations *sta
     if (!status && (m.list.length == 0 || (!m.fits && again)))
         status = REMAT_INFEASIBLE;
     if (!status)
-        status =
-            answer_take(w, &m.list, m.fits ? SHORT_WORK : REMAT_LAYOUT_WORK, ret_schedule, error);
+        status = answer_take(w, &m.list, m.fits ? m.work : REMAT_LAYOUT_WORK, ret_schedule, error);
     remat_operations_clear(&m.list);
     free(m.pads);
     return status;
