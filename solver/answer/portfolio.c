@@ -209,6 +209,7 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     const remat_host host = remat_host_quiet(asked->host);
     const bool linked = answer_link_moves(asked->problem->link);
     const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
+    const bool several = asked->problem->in_flight > 1; /* which are not searched exactly */
     answer_wish w = *asked;
     w.host = &host;
     w.budget = budget;
@@ -218,7 +219,7 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
         linked ? answer_mix(p, &w, NULL, &found, error) : find_exactly(p, &w, &found, error);
     *ret_none = w.bound == INFINITY;
     if (!status && !found.solver && !*ret_none && !linked)
-        status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
+        status = improve(p, &w, several ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found, error);
     *ret_found = found.solver != NULL;
     remat_schedule_clear(&found);
     return status;
