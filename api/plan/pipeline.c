@@ -11,7 +11,7 @@ static const double NEAR_ENOUGH = 5e-3;
 /* More rounds than these are for what is small: questions of so many nodes in all. */
 enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300 };
 /* Stages of at most so many are asked of auto, quickly too. */
-enum { FEW_NODES = 150 };
+enum { FEW_NODES = 150, MANY_NODES = 400 };
 
 void api_pipeline_free(api_pipeline *p)
 {
@@ -20,6 +20,7 @@ void api_pipeline_free(api_pipeline *p)
     api_pipeline_menus_clear(p);
     for (size_t i = 0; i < p->n_shapes; i++) {
         remat_moments_free(p->shapes[i].moments);
+        free(p->shapes[i].leasts);
         remat_profile_free(p->shapes[i].profile);
     }
     for (size_t i = 0; i < p->n_asked; i++)
@@ -35,7 +36,6 @@ void api_pipeline_free(api_pipeline *p)
     free(p->fixed);
     free(p->lists);
     free(p->shapes);
-    free(p->leasts);
     free(p->asked);
     free(p);
 }
@@ -68,25 +68,44 @@ static remat_status look_at_solver(const api_pipeline *p, const remat_solver *so
     return status;
 }
 
+/* Whether running blocks again fits, with an eighth more memory. */
+static remat_status are_blocks_near(api_pipeline *p, const api_asked *x, bool *ret_near,
+                                    remat_error *error)
+{
+    remat_status status = REMAT_OK;
+    for (unsigned d = 0; 1U << d < 2 * (x->end - x->first) && !*ret_near && !status; d++) {
+        remat_stage_list list;
+        status =
+            api_pipeline_blocks_of(p, x->shape, x->first, x->end, d, 0, x->in_flight, &list, error);
+        *ret_near = !status && list.peak + (x->in_flight - 1) * list.held <= x->budget / 8 * 9;
+    }
+    return status;
+}
+
 /* The quickest solver that is as good as any, or, quickly, that searches on from a list that fits:
  * of hundreds of nodes auto takes its time. *ret_name NULL: quickly, and none
  * has a list that is near to fitting. */
-static remat_status quick_solver(const api_pipeline *p, const remat_profile *profile, uint32_t n,
-                                 uint64_t budget, double least, const char **ret_name,
-                                 remat_error *error)
+static remat_status quick_solver(api_pipeline *p, const api_asked *x, double least,
+                                 const char **ret_name, remat_error *error)
 {
     enum { STORE_ALL, SELECTIVE, LOWERSET, SOLVERS };
     static const char *const names[SOLVERS] = {"store-all", "selective", "lowerset"};
+    const remat_profile *profile = p->shapes[x->shape].profile;
+    const uint64_t budget = x->budget;
+    const uint32_t n = x->in_flight;
+    const bool quick = p->quick && profile->n_nodes > FEW_NODES;
+    bool nearly = !quick;
     remat_status status = REMAT_OK;
-    bool nearly = !p->quick || profile->n_nodes <= FEW_NODES;
-    const bool quick = !nearly;
     *ret_name = "auto";
+    if (quick && profile->n_nodes > MANY_NODES)
+        status = are_blocks_near(p, x, &nearly, error);
     for (size_t i = 0; i < SOLVERS && !status; i++) {
         const remat_solver *solver = remat_solver_find(names[i]);
         remat_problem problem = {.profile = profile, .max_budget = budget, .in_flight = n};
         stage_fit fit = {false, false, false};
         problem.options = remat_options_default(solver);
-        if (remat_solver_accepts(solver, &problem, NULL))
+        if (remat_solver_accepts(solver, &problem, NULL) ||
+            (quick && i == LOWERSET && profile->n_nodes > MANY_NODES))
             continue;
         if (quick && i == SELECTIVE) /* mostly that is all there is to know */
             status = remat_reaches(solver, &problem, budget / 50 * 49, p->q.host, &fit.fits, error);
@@ -119,6 +138,33 @@ static json_t *question_encode(const api_pipeline *p, const api_asked *x)
     return json;
 }
 
+/* The least budget that serves is asked: of such stages of the plan, and of those with room for
+ * more that is on its way, so that one question does for all of them. */
+static remat_status share_budget(api_pipeline *p, uint32_t rank, api_asked *x, remat_error *error)
+{
+    const uint64_t own = x->budget;
+    remat_stage_menu menu;
+    remat_status status = api_pipeline_bytes(p, x->first, x->end, &menu, error);
+    for (uint32_t i = 0; i < p->question.pipeline.ranks + API_ROOMS && !status; i++) {
+        const remat_planned_stage *other =
+            &p->now.plan.stages[i < API_ROOMS ? rank : i - API_ROOMS];
+        const unsigned out = i / (API_MOST_SENDS + 1), back = i % (API_MOST_SENDS + 1);
+        const uint64_t budget = i < API_ROOMS
+                                    ? api_pipeline_budget(p, rank, x->in_flight, &menu, out, back)
+                                    : other->list.tag & ~API_UNASKED;
+        size_t shape = 0;
+        bool serves = false;
+        if (!(other->list.tag & API_UNASKED) || budget >= x->budget ||
+            other->list.in_flight != x->in_flight)
+            continue;
+        status = api_pipeline_shape(p, other->first, other->end, &shape, error);
+        if (!status && shape == x->shape)
+            status = api_pipeline_serves(p, shape, x->in_flight, budget, own, &serves, error);
+        x->budget = serves ? budget : x->budget;
+    }
+    return status;
+}
+
 /* What a list of the plan stands for: an answer, or a question of its stage. */
 static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, remat_error *error)
 {
@@ -135,8 +181,10 @@ static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, rem
     } else if (!(list->tag & API_UNASKED)) {
         x->in_flight = p->asked[list->tag].in_flight;
         x->budget = p->asked[list->tag].budget;
+    } else {
+        status = share_budget(p, rank, x, error);
     }
-    return REMAT_OK;
+    return status;
 }
 
 /* The ids that the answer of a stage's question would have. */
@@ -219,7 +267,7 @@ static remat_status find_solver(api_pipeline *p, api_asked *x, remat_error *erro
     remat_status status = api_pipeline_total(p, x->shape, x->in_flight, x->budget, &least, error);
     p->nodes_asked += profile->n_nodes;
     if (!status)
-        status = quick_solver(p, profile, x->in_flight, x->budget, least, &x->solver, error);
+        status = quick_solver(p, x, least, &x->solver, error);
     x->done = !status && !x->solver; /* refused */
     return status;
 }
@@ -352,7 +400,7 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
             p->sends++;
         status = plan_again(p, &better, error);
     }
-    if (!status && !better && !p->best.play && p->longest < INFINITY) {
+    if (!status && !better && !p->best.play && p->longest < INFINITY && !p->quick) {
         p->longest = INFINITY;
         status = plan_again(p, &better, error);
     }

@@ -22,11 +22,20 @@ typedef struct api_blocks_list {
     remat_stage_list list;
 } api_blocks_list;
 
+/* What no schedule of a shape beats. */
+typedef struct api_least {
+    uint32_t in_flight;
+    uint64_t budget;
+    double total;
+} api_least;
+
 /* Units of some kinds one after another: all stages of them are this one but for names. */
 typedef struct api_shape {
     uint32_t first, end; /* such a stage */
     remat_profile *profile;
-    remat_moments *moments;      /* of it, once they are asked for */
+    remat_moments *moments; /* of it, once they are asked for */
+    api_least *leasts;      /* that were asked for */
+    size_t n_leasts;
     double forward, all;         /* time of its forward; and of its backward too */
     remat_stage_list everything; /* stored: takes so long if its backward does */
     api_blocks_list blocks[API_MOST_DOUBLINGS][2]; /* so many together; the last of them too */
@@ -36,14 +45,6 @@ typedef struct api_shape {
 typedef struct api_part {
     uint32_t first, end;
 } api_part;
-
-/* What no schedule of a shape beats. */
-typedef struct api_least {
-    size_t shape;
-    uint32_t in_flight;
-    uint64_t budget;
-    double total;
-} api_least;
 
 /* A question to a stage, and what became of it. */
 typedef struct api_asked {
@@ -61,6 +62,8 @@ typedef struct api_asked {
  * take all of their budget; that they lie at it; and take nothing, so that what is on its way is
  * beside them. */
 enum { API_USUAL, API_FAST, API_FAST_AND_SMALL };
+/* Another plan is asked for where it promises so much. */
+#define API_WORTH_A_ROUND 1e-3
 /* At most so many sends are left room for, each way; and how many such rooms there are. */
 enum { API_MOST_SENDS = 3, API_ROOMS = (API_MOST_SENDS + 1) * (API_MOST_SENDS + 1) };
 
@@ -88,9 +91,8 @@ struct api_pipeline {
     uint64_t *fixed;          /* [n + 1][n + 1]: UINT64_MAX: not yet known */
     remat_stage_list **lists; /* the same: of the menus of the plan at hand */
     api_shape *shapes;
-    api_least *leasts;
     api_asked *asked;
-    size_t n_shapes, n_leasts, n_asked;
+    size_t n_shapes, n_asked;
     double longest;     /* stages of more, forward and back, are in no plan that is looked for */
     unsigned hopes;     /* for stages that were not asked: API_USUAL, .. */
     unsigned sends;     /* room is left for none to so many on their way, of each way */
@@ -143,6 +145,10 @@ uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_f
 /* What no schedule of a shape within a budget beats. */
 remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_flight, uint64_t budget,
                                 double *ret_total, remat_error *error);
+/* Whether what a shape answers with less is as good as what it would with the budget, but for what
+ * is not worth a round. */
+remat_status api_pipeline_serves(api_pipeline *p, size_t shape, uint32_t n, uint64_t less,
+                                 uint64_t budget, bool *ret_serves, remat_error *error);
 /* Adds the list that a stage answered, or is likely to; none where nothing fits. Its tag is the
  * index of who answered, or the budget, marked as what was not asked. */
 #define API_UNASKED (UINT64_C(1) << 63)
@@ -160,8 +166,6 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
 remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error);
-/* Another plan is asked for where it promises so much. */
-#define API_WORTH_A_ROUND 1e-3
 /* So many times as many in flight as usual may be worth it. */
 unsigned api_pipeline_most_in_flight(const api_pipeline *p);
 void api_pipeline_menus_clear(api_pipeline *p);
@@ -171,6 +175,10 @@ void *api_pipeline_grow(void *array, size_t n, size_t size);
 void api_pipeline_equal(const api_pipeline *pipeline, uint32_t stages, uint32_t *cuts);
 /* The ways people use, with equal cuts. */
 remat_status api_pipeline_ways(api_pipeline *pipeline, json_t **ret_ways, remat_error *error);
+/* So many doublings of one block together, laid out with n in flight; 0: not laid out. */
+remat_status api_pipeline_blocks_of(api_pipeline *pipeline, size_t shape, uint32_t first,
+                                    uint32_t end, unsigned doubling, int last, uint32_t n,
+                                    remat_stage_list *ret_list, remat_error *error);
 /* The list of a stage of the shape that runs so many blocks together again; last: the last of them
  * too, whose backward may have to wait. */
 remat_status api_pipeline_blocks(const api_pipeline *pipeline, size_t shape, uint32_t first,

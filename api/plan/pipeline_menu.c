@@ -144,17 +144,17 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
         *ret_total = s->all;
         return REMAT_OK;
     }
-    for (size_t i = 0; i < p->n_leasts; i++) {
-        const api_least *x = &p->leasts[i];
-        if (x->shape == shape && x->in_flight == in_flight && x->budget == budget) {
+    for (size_t i = 0; i < s->n_leasts; i++) {
+        const api_least *x = &s->leasts[i];
+        if (x->in_flight == in_flight && x->budget == budget) {
             *ret_total = x->total;
             return REMAT_OK;
         }
     }
-    api_least *more = api_pipeline_grow(p->leasts, p->n_leasts, sizeof *more);
+    api_least *more = api_pipeline_grow(s->leasts, s->n_leasts, sizeof *more);
     if (!more)
         return remat_fail_memory(error);
-    p->leasts = more;
+    s->leasts = more;
     double total = INFINITY;
     if (remat_host_cancelled(p->q.host))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
@@ -163,7 +163,7 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
                    : REMAT_OK;
     if (status)
         return status;
-    more[p->n_leasts++] = (api_least){shape, in_flight, budget, total};
+    more[s->n_leasts++] = (api_least){in_flight, budget, total};
     *ret_total = total;
     return REMAT_OK;
 }
@@ -200,14 +200,41 @@ remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, u
     return api_pipeline_total(p, shape, in_flight, budget, &ret_least->total, error);
 }
 
-static size_t find_asked(const api_pipeline *p, size_t shape, uint32_t n, uint64_t budget)
+remat_status api_pipeline_serves(api_pipeline *p, size_t shape, uint32_t n, uint64_t less,
+                                 uint64_t budget, bool *ret_serves, remat_error *error)
 {
+    double least = 0, of_less = 0;
+    *ret_serves = less == budget;
+    if (less >= budget)
+        return REMAT_OK;
+    remat_status status = api_pipeline_total(p, shape, n, budget, &least, error);
+    if (!status)
+        status = api_pipeline_total(p, shape, n, less, &of_less, error);
+    *ret_serves = !status && of_less <= least * (1 + API_WORTH_A_ROUND);
+    return status;
+}
+
+/* Who answered that question, or one with less that serves; else who was refused with as much or
+ * more. SIZE_MAX: nobody. */
+static remat_status find_asked(api_pipeline *p, size_t shape, uint32_t n, uint64_t budget,
+                               size_t *ret_known, remat_error *error)
+{
+    const api_asked *known = NULL;
     for (size_t i = 0; i < p->n_asked; i++) {
         const api_asked *x = &p->asked[i];
-        if (x->done && x->shape == shape && x->in_flight == n && x->budget == budget)
-            return i;
+        bool serves = !x->fits && x->budget >= budget;
+        if (!x->done || x->shape != shape || x->in_flight != n)
+            continue;
+        remat_status status =
+            x->fits ? api_pipeline_serves(p, shape, n, x->budget, budget, &serves, error)
+                    : REMAT_OK;
+        if (status)
+            return status;
+        if (serves && (!known || (x->fits && (!known->fits || x->budget > known->budget))))
+            known = x;
     }
-    return SIZE_MAX;
+    *ret_known = known ? (size_t)(known - p->asked) : SIZE_MAX;
+    return REMAT_OK;
 }
 
 /* What the stage answered, or is likely to. */
@@ -215,9 +242,12 @@ remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint
                                  remat_stage_list *lists, size_t *count, remat_error *error)
 {
     const api_shape *s = &p->shapes[shape];
-    const size_t known = find_asked(p, shape, n, budget);
+    size_t known = SIZE_MAX;
     const double gap = p->hopes == API_USUAL ? USUAL_GAP : 1;
     double total = INFINITY;
+    remat_status status = find_asked(p, shape, n, budget, &known, error);
+    if (status)
+        return status;
     if (known != SIZE_MAX) {
         if (p->asked[known].fits) {
             lists[*count] = p->asked[known].list;
@@ -226,7 +256,7 @@ remat_status api_pipeline_likely(api_pipeline *p, size_t shape, uint32_t n, uint
         }
         return REMAT_OK;
     }
-    remat_status status = api_pipeline_total(p, shape, n, budget, &total, error);
+    status = api_pipeline_total(p, shape, n, budget, &total, error);
     if (!status && total < INFINITY)
         lists[(*count)++] =
             (remat_stage_list){.forward = s->forward,
@@ -261,9 +291,9 @@ static remat_status put_lists(api_pipeline *p, size_t shape, uint32_t rank,
 }
 
 /* Once for all stages of a shape: a plan looks at thousands of stages of a hundred shapes. */
-static remat_status blocks_of(api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
-                              unsigned doubling, int last, uint32_t n, remat_stage_list *ret_list,
-                              remat_error *error)
+remat_status api_pipeline_blocks_of(api_pipeline *p, size_t shape, uint32_t first, uint32_t end,
+                                    unsigned doubling, int last, uint32_t n,
+                                    remat_stage_list *ret_list, remat_error *error)
 {
     api_blocks_list *own = &p->shapes[shape].blocks[doubling][last];
     const bool ends = end == p->units.n;
@@ -306,7 +336,8 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
         n = 0;
     for (unsigned d = 0; p->real && 1U << d < 2 * (end - first) && !status; d++)
         for (int last = 0; last < most_last && !status; last++)
-            status = blocks_of(p, shape, first, end, d, last, n, &lists[count++], error);
+            status =
+                api_pipeline_blocks_of(p, shape, first, end, d, last, n, &lists[count++], error);
     ret_menu->lists = lists;
     ret_menu->n_lists = count;
     return status;

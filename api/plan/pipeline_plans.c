@@ -7,12 +7,12 @@
 
 /* Played for plans with other numbers in flight than the first. */
 enum { PASSES_OF_OTHERS = 1 << 18 };
-/* Quickly the first is looked for with these before it is with all: mostly it is the best of all,
+/* Quickly the first is looked for with these before it is with more: mostly it is the best of all,
  * or none fits as long as hopes are low. */
-enum { QUICK_PASSES = 1 << 20 };
+enum { QUICK_PASSES = 1 << 20, MORE_PASSES = 1 << 22 };
 /* Of at most so many the numbers in flight of several are changed at once too. */
 enum { FEW_RANKS = 8 };
-/* Stages of more than so many times the mean are in no plan that is looked at first. */
+/* Stages of more than so many times the mean are in no plan that is looked at first, or quickly. */
 enum { LONGEST = 2 };
 
 void api_pipeline_menus_clear(api_pipeline *p)
@@ -116,7 +116,7 @@ static remat_status limit_stages(api_pipeline *p, remat_error *error)
         step = status ? INFINITY : plan.step;
         status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     }
-    p->longest = fmin(2 * p->longest, step / m * (1 + 1e-9));
+    p->longest = fmin((p->quick ? 1 : 2) * p->longest, step / m * (1 + 1e-9));
     return status;
 }
 
@@ -174,7 +174,7 @@ static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error
     const bool open =
         status ? status == REMAT_INFEASIBLE && p->hopes == API_FAST_AND_SMALL : !plan.all_cuts;
     if (p->quick && !some && open) {
-        p->question.passes = 0;
+        p->question.passes = MORE_PASSES;
         status = plan_once(p, &plan, error);
     }
     p->question.limit = p->question.passes = 0;

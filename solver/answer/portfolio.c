@@ -170,9 +170,10 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
 
 /* Of more than so many a list as near to the bound as NEAR is not searched on from; and one by
  * price is so alone, and shortly: of fewer a whole search was seen to find what is 6 % faster, and
- * up to FEW_SEARCHED it follows where the bound is farther than that. Of several in flight the
- * bound says less. */
-enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
+ * up to FEW_SEARCHED it follows where the bound is farther than that. Of several in flight, of
+ * which a plan asks dozens of questions, the bound says less: they are searched on from little, and
+ * the bound is raised for thorough only. */
+enum { FEW_SEARCHED = 600, FEW_PRICED = 150, FEW_IN_FLIGHT = 30 };
 #define NEAR 2e-3
 enum { MANY_NODES = 1000 }; /* of so many it walks few moves, and ends near where it began */
 
@@ -209,6 +210,7 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     const remat_host host = remat_host_quiet(asked->host);
     const bool linked = answer_link_moves(asked->problem->link);
     const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
+    const bool several = asked->problem->in_flight > 1; /* which are not searched exactly */
     answer_wish w = *asked;
     w.host = &host;
     w.budget = budget;
@@ -218,7 +220,7 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
         linked ? answer_mix(p, &w, NULL, &found, error) : find_exactly(p, &w, &found, error);
     *ret_none = w.bound == INFINITY;
     if (!status && !found.solver && !*ret_none && !linked)
-        status = improve(p, &w, REMAT_QUICK, 0, 1, &found, error);
+        status = improve(p, &w, several ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found, error);
     *ret_found = found.solver != NULL;
     remat_schedule_clear(&found);
     return status;
@@ -345,6 +347,7 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     bool near = is_finished(w);
     const bool thorough = w->effort == REMAT_THOROUGH;
     const bool linked = answer_link_moves(w->problem->link); /* its bound is another */
+    const bool several = w->problem->in_flight > 1 && !thorough;
     const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
     double begin = s->quick;
     const double first = near ? s->quick / 4 : 0;
@@ -353,11 +356,12 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
                     answer_reaches(best, w->bound * (1 + NEAR)));
     if (!status && !near)
         status = improve(p, w, REMAT_QUICK, first, s->quick - first, best, error);
-    if (!status && !linked)
+    if (!status && !linked && !several)
         status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin,
                              s->raise, error);
     begin += s->raise;
-    if (!status && (!near || thorough))
+    const bool enough = several && (best->solver || w->problem->profile->n_nodes > FEW_PRICED);
+    if (!status && (!near || thorough) && !enough)
         status = improve_patiently(w, begin, s->patient, best, error);
     begin += s->patient;
     if (!status && thorough)
@@ -558,7 +562,8 @@ typedef struct findings {
 static remat_status take_priced(answer_wish *w, findings *f, remat_error *error)
 {
     remat_status status = answer_by_price(w, f->moments, &f->priced, &f->best, error);
-    const bool many = w->problem->profile->n_nodes > FEW_PRICED; /* fewer begin as ever */
+    const uint32_t few = w->problem->in_flight > 1 ? FEW_IN_FLIGHT : FEW_PRICED;
+    const bool many = w->problem->profile->n_nodes > few; /* fewer begin as ever */
     w->priced = many && f->priced.list.length > 0 ? &f->priced : NULL;
     return status;
 }

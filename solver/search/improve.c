@@ -285,10 +285,13 @@ static void look_at(void *context)
     c->search.wanted = fmin(c->fitting_time, c->of->served) * (1 - 1e-12);
 }
 
-/* What work is given by. */
+/* What work is given by. Of few nodes a list is soon as good as any; with one in flight they are
+ * mostly searched exactly before. */
 static uint32_t counted_nodes(const improvement *m)
 {
     uint32_t n = m->profile->n_nodes, most = m->profile->joint ? MANY_JOINT_NODES : MANY_NODES;
+    if (m->in_flight > 1 && n < FEW_NODES)
+        return n * n / FEW_NODES + 1;
     return n < most ? n : most;
 }
 

@@ -17,7 +17,7 @@ from conftest import ROOT, SLOW, Service
 from test_fleet import database  # noqa: F401
 from test_service import big_chain
 
-ROUNDS = 500 if os.environ.get("REMAT_LONG") else 12
+ROUNDS = 500 if os.environ.get("REMAT_LONG") else 8
 ROUNDS_OF_A_STORE = 4
 QUESTIONS = [("/v1/schedules", {"profile": big_chain(n, n), "budget": f"{budget}%", **more})
              for n in (12, 25) for budget in (55, 70, 85) for more in ({"solver": "rotor"}, {"solver": "auto"})]

@@ -305,10 +305,12 @@ class Reads(nn.Module):
         return self.last(torch.tanh(x if also is None else x + also))
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("what", [lambda m: m.first.weight, lambda m: m.scale, lambda m: m.kept, lambda m: ELSEWHERE, lambda m: m.shared,
-                                  lambda m: CONFIG.tables["a"][0], lambda m: CONFIG.closed(), lambda m: m.tables["a"], lambda m: m.pair[0]],
-                         ids=["weight", "buffer", "attribute", "global", "class", "object", "closure", "dict", "tuple"])
+@pytest.mark.parametrize("what", [
+    pytest.param(lambda m: m.first.weight, id="weight", marks=pytest.mark.core), pytest.param(lambda m: m.scale, id="buffer"),
+    pytest.param(lambda m: m.kept, id="attribute", marks=pytest.mark.core), pytest.param(lambda m: ELSEWHERE, id="global"),
+    pytest.param(lambda m: m.shared, id="class"), pytest.param(lambda m: CONFIG.tables["a"][0], id="object", marks=pytest.mark.core),
+    pytest.param(lambda m: CONFIG.closed(), id="closure"), pytest.param(lambda m: m.tables["a"], id="dict"),
+    pytest.param(lambda m: m.pair[0], id="tuple", marks=pytest.mark.core)])
 def test_what_it_reads_itself_as_its_input(what, server):
     """Dynamo takes an input that it has seen elsewhere for that in later calls, whatever they are given."""
     model, x = Reads(), torch.randn(64, 32)

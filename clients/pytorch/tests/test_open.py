@@ -120,6 +120,8 @@ CASES = {  # model; how often AOTAutograd traces for one length
     "the input": (lambda: Chain(after=lambda self, x, given: (x, given[:, 1:])), 1),
 }
 
+CORE = ("plain", "masks", "a range", "dropout", "running statistics", "saved unchecked", "the input")
+
 
 @pytest.fixture
 def traces(monkeypatch):
@@ -155,8 +157,7 @@ def of_length(n, batch=4):
     return torch.randn(batch, n, WIDTH, generator=torch.Generator().manual_seed(n))
 
 
-@pytest.mark.core
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.core] * (case in CORE)) for case in CASES])
 def test_each_length(case, server, traces):
     make, often = CASES[case]
     model, plain = pair(make)

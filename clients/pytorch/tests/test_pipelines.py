@@ -30,7 +30,7 @@ def run(ranks, folder, server, case):
 
 
 @pytest.mark.parametrize("ranks, case", [
-    pytest.param(ranks, case, marks=[pytest.mark.core] * ((ranks, case) in ((2, 0), (2, 1), (4, 0))), id=f"{ranks}-{what[0]}")
+    pytest.param(ranks, case, marks=[pytest.mark.core] * ((ranks, case) in ((2, 0), (2, 1))), id=f"{ranks}-{what[0]}")
     for ranks, cases in pipeline_ranks.CASES.items() for case, what in enumerate(cases)])
 def test_a_pipeline_is_the_plain_model_within_its_budgets(ranks, case, server, tmp_path):
     kind, each, m = pipeline_ranks.CASES[ranks][case]
