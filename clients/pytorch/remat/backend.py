@@ -58,7 +58,8 @@ class Backend:
     def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto", effort: str = "quick",
                  reserved: int = 0, inner: Optional[str] = None, never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None,
                  offline: str = "error", repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True, spans: int = 1, divided: bool = False,
-                 least: Optional[Dict[str, int]] = None, waiting: int = 1, stage: Optional[pipelines.Stage] = None, link: transfers.Link = None) -> None:
+                 least: Optional[Dict[str, int]] = None, waiting: int = 1, stage: Optional[pipelines.Stage] = None, link: transfers.Link = None,
+                 breaks: Sequence[str] = ()) -> None:
         if link is not None and (inner is not None or stage is not None):
             raise ValueError(f"link= and {'inner=' if inner is not None else 'in_flight='} do not go together: "
                              f"{'Inductor has an order of its own' if inner is not None else 'micro-batches would share the link'}")
@@ -88,7 +89,7 @@ class Backend:
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.calls: List[Piece] = []  # of the latest step of what fit made
-        self.breaks: List[str] = []
+        self.breaks = list(breaks)
         self.__name__ = "remat"
 
     # ---- what Dynamo calls ----
@@ -167,7 +168,9 @@ class Backend:
         if reason is None or not reason.graph_break:
             return
         lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack[-1:]]
-        text = f"{lines[0] if lines else 'an unknown line'}: {_why(str(reason.reason))}"
+        self.say_break(f"{lines[0] if lines else 'an unknown line'}: {why(str(reason.reason))}")
+
+    def say_break(self, text: str) -> None:
         if text not in self.breaks:
             self.breaks.append(text)
             warnings.warn(f"remat: torch.compile breaks the graph at {text}. The pieces get a schedule each, and share the budget", stacklevel=2)
@@ -320,7 +323,9 @@ class _Graph:
             owner.writes.add(owner.frame)
         if owner.inner is None:
             joint.shorten(module.graph)
-            joint.drop_updates(module.graph, self._updated_parameters(facts))
+            # of the first tangents, those of inputs that the forward writes: which are of parameters, as by max_norm
+            joint.drop_updates(module.graph, [i in self.parameters for i, info in enumerate(facts.input_info) if info.requires_grad
+                                              and info.mutates_data and info.mutation_type.name == "MUTATED_OUT_GRAPH"])
             joint.split_dropout(module)
             joint.draw_in_place(module.graph)
             recurrent_layers.keep_workspaces(module.graph)
@@ -365,11 +370,6 @@ class _Graph:
             return profile, {}, list(range(len(graph.operations)))
         return profile, schedule, order
 
-    def _updated_parameters(self, facts: Any) -> List[bool]:
-        """Of the first tangents, those of inputs that the forward writes: which are of parameters, as by max_norm."""
-        return [i in self.parameters for i, info in enumerate(facts.input_info)
-                if info.requires_grad and info.mutates_data and info.mutation_type.name == "MUTATED_OUT_GRAPH"]
-
     def _can_hand_over(self, graph: Any, facts: Any) -> bool:
         """Whether what stands before an input is like it: none is written, given back, looked into by a result, or of a class of its own."""
         infos = facts.input_info
@@ -387,11 +387,6 @@ class _Graph:
         if wanted:
             primals = [n for n in graph.placeholders if n not in graph.tangents]
             self.parts = partition.parts(backward, wanted, whole // partition.GROUPS, [[primals[i].name for i in together] for together in self.together])
-
-    def _find_tangents(self, facts: Any) -> None:
-        places = _begun(facts)
-        if len(places) == len(self.graph.tangents):
-            self.tangents, self.reached = places, self.graph.reached()
 
     def _watch(self, results: Any) -> None:
         """A result that the loss does not use has no gradient; the compiled backward would take it for zeros, and hand
@@ -421,7 +416,9 @@ class _Graph:
     def forward_of(self, module: torch.fx.GraphModule, facts: Any) -> Callable[..., Any]:
         if self._can_hand_over(self.graph, facts):
             self._cut(self.graph, self.backward)
-            self._find_tangents(facts)
+            places = _begun(facts)
+            if len(places) == len(self.graph.tangents):
+                self.tangents, self.reached = places, self.graph.reached()
         return _boxed(module)
 
     def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
@@ -552,10 +549,9 @@ def _kind(args: Sequence[Any], places: bool) -> Tuple[Any, ...]:
     return tuple(key)
 
 
-def _why(reason: str) -> str:
+def why(reason: str) -> str:
     """Of a graph break: what it is, and why. Some of Dynamo's reasons only say that there is one; what it counts says more."""
     from torch._dynamo.utils import counters
-
     if reason.split(":")[0].strip() in ("step_unsupported", "store_attr", "generic_jump", ""):
         reason = ([str(r) for r in counters["graph_break"]] or [reason])[-1]
     lines = [line.strip() for line in reason.splitlines() if line.strip()] or ["no reason was given"]
@@ -580,8 +576,7 @@ def _begun(facts: Any) -> List[int]:
     """Places of the results with whose gradients the backward begins, as AOTAutograd picks them out, where no input that wants one is written."""
     first = facts.num_mutated_inp_runtime_indices
     kinds = ("non_alias", "unsafe_view_alias", "custom_function_view")
-    places = [first + i for i, o in enumerate(facts.output_info)
-              if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
+    places = [first + i for i, o in enumerate(facts.output_info) if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
     return places + [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]
 
 

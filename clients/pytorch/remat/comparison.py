@@ -46,8 +46,7 @@ class Comparison:
 
     def __str__(self) -> str:
         wide = max(len(row.name) for row in self.rows)
-        lines = [f"{'':<{wide}} {'budget':>12} {'solver':<16} {'peak predicted':>15} {'measured':>14} "
-                 f"{'overhead pred.':>15} {'measured':>9} {'step':>10}"]
+        lines = [f"{'':<{wide}} {'budget':>12} {'solver':<16} {'peak predicted':>15} {'measured':>14} {'overhead pred.':>15} {'measured':>9} {'step':>10}"]
         for row in self.rows:
             overhead = "-" if row.predicted_overhead is None else f"{row.predicted_overhead:.1%}"
             lines.append(f"{row.name:<{wide}} {row.budget or '-':>12} {row.solver:<16} {row.predicted_peak or '-':>15} {row.measured_peak:>14d} "

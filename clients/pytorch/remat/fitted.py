@@ -94,7 +94,7 @@ class Fitted(Forward):
         """The same with a share of what each graph takes, in percent, as its budget. In that counts what one of them holds for its backward
         as often as graphs are called in a step, as if they were alike: while one runs, the others hold theirs."""
         stage, link = self._options.get("stage"), self._options["link"]
-        more = {"least": self._least, "stage": stage and dataclasses.replace(stage, kept={}),
+        more = {"least": self._least, "breaks": self.backend.breaks, "stage": stage and dataclasses.replace(stage, kept={}),
                 "waiting": len(self.backend.calls) if link is None else 1}  # the service knows no link with both
         return Fitted(self.model, {**self._options, **more}, f"{share}%")
 
@@ -165,10 +165,16 @@ class Fitted(Forward):
             if (self.dynamic is None and self.pieces or recurrent) and comes_back():
                 self.dynamic, self.recurrent = False, not self._has_recurrent  # such as packed sequences: a graph break
                 self._prepare()
-                with contextlib.suppress(CaptureError):
+                try:
                     return self(*call.args, **call.kwargs)
-                self.dynamic, self.recurrent = settings
+                except Exception as other:
+                    self.dynamic, self.recurrent = settings
+                    if not isinstance(other, CaptureError):
+                        self._prepare()
+                        raise
             self._prepare()
+            if isinstance(error, torch._dynamo.exc.TorchRuntimeError):
+                torch.no_grad()(plain_forward(self.model))(*call.args, **call.kwargs)  # the model itself raises, and has written what it does before
             raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {_reason(cause or error)}") from error
 
 

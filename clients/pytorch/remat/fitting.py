@@ -16,7 +16,7 @@ import torch
 
 from . import pipelines, planned, sharing, steps, transfers
 from .autocast import under
-from .backend import auto_budget
+from .backend import auto_budget, why
 from .client import Budget, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError
 from .fitted import Fitted, forward_of, has_recurrent, is_bare
@@ -216,13 +216,14 @@ class _Fit:
     def _first_step(self, fitted: Fitted) -> steps.Found:
         """Compiles. Says so where nothing was."""
         from torch._dynamo.utils import counters
-
-        before = set(counters["graph_break"])
+        before = dict(counters["graph_break"])
         made = steps.step(fitted, self.example, self.example.call, self.loss, 0)
+        new = [why(str(reason)) for reason, n in counters["graph_break"].items() if n > before.get(reason, 0)]
         if not fitted.pieces:
-            new = [reason for reason in counters["graph_break"] if reason not in before] or ["no reason was given"]
             warnings.warn(f"remat: torch.compile left {type(self.example.model).__name__} as it is, so it trains without a "
-                          f"schedule: {'; '.join(str(r).splitlines()[0] for r in new)}", stacklevel=8)
+                          f"schedule: {'; '.join(new or ['no reason was given'])}", stacklevel=8)
+        for reason in new if fitted.pieces and not fitted.backend.breaks else ():  # in a loop: Dynamo compiles what that calls
+            fitted.backend.say_break(reason)
         return made
 
     def _divided(self, fitted: Fitted, budget: int) -> Fitted:

@@ -16,18 +16,18 @@ from .errors import BudgetError, CaptureError
 from .fitted import Fitted, Forward, forward_of
 from .fitting import fit_example, one_at_a_time, options_of
 from .model import Call, Example, plain_forward
-from .steps import assumed_loss
+from .steps import Loss, assumed_loss
 
 
 class TrainerCallback(transformers.TrainerCallback):
     """Fits the model at the first batch, within whatever accelerate wraps around it, and says so in one line.
 
-    budget, more: as for remat.fit. A percentage is of what a plain step with that batch takes; where a later, larger batch does not fit those bytes, it is of
-    that one, and the line comes again. gradient checkpointing of transformers is turned off: the schedule does its work. forward.fitted is what remat.fit
-    gives a model."""
+    budget, more: as for remat.fit; so is loss, for a Trainer that makes its own. A percentage is of what a plain step with that batch takes; where a later,
+    larger batch does not fit those bytes, it is of that one, and the line comes again. gradient checkpointing of transformers is turned off: the schedule
+    does its work. forward.fitted is what remat.fit gives a model."""
 
-    def __init__(self, budget: Budget = "60%", *, check: bool = True, **more: Any) -> None:
-        self.budget, self.check, self.options = budget, check, options_of(**more)
+    def __init__(self, budget: Budget = "60%", *, check: bool = True, loss: Optional[Loss] = None, **more: Any) -> None:
+        self.budget, self.check, self.loss, self.options = budget, check, loss, options_of(**more)
         self.forward: Optional[FirstBatch] = None
 
     def on_init_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
@@ -39,7 +39,7 @@ class TrainerCallback(transformers.TrainerCallback):
             raise CaptureError("accelerate has wrapped the model's forward before remat.TrainerCallback came: it goes to Trainer(..., callbacks=[...])")
         if args.torch_compile:
             raise CaptureError("torch_compile=True compiles around the schedule, which is compiled itself: leave it out")
-        self.forward = model.forward = FirstBatch(model, self.budget, _loss(args), self.check, self.options)
+        self.forward = model.forward = FirstBatch(model, self.budget, self.loss or _loss(args), self.check, self.options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         if self.forward is None or self.forward.model is not model:
@@ -90,6 +90,8 @@ class FirstBatch(Forward):
         off = getattr(self.model, "is_gradient_checkpointing", False)
         if off:
             self.model.gradient_checkpointing_disable()
+            if hasattr(self.model, "_require_grads_hook"):  # which checkpointing wanted
+                self.model.disable_input_require_grads()
         fit_example(Example(self.model, Call(args, kwargs)), self.budget, self.loss, self.check, self.options, functools.partial(setattr, self, "fitted"))
         self._say(time.monotonic() - begin, off)
 

@@ -108,10 +108,6 @@ class Joint:
     def is_operation(self, node: fx.Node) -> bool:
         return node.op == "call_function" and node.target is not operator.getitem and self.base[node][0] is node
 
-    def is_never(self, node: fx.Node) -> bool:
-        return _is_ordered(node) or _name(node) in self._pinned or getattr(node.meta.get("recompute"), "name", "") == "MUST_SAVE" or (
-            again(node) is None and any(self.base[n][0] in self._unsteady for n in node.all_input_nodes))
-
     def values(self, nodes: Sequence[Any]) -> List[Value]:
         """Those that the nodes are, or look into, that operations make or tangents are; each once."""
         bases = [self.base[n] for n in nodes if isinstance(n, fx.Node)]
@@ -149,7 +145,9 @@ class Joint:
     def _operation(self, node: fx.Node) -> Operation:
         inputs = self.values(node.all_input_nodes)
         sizes = [max(span(v), _kept_behind(node)) for v in _results(node)]
-        return Operation(node.name, node, inputs, sizes, self.is_never(node), _is_ordered(node))
+        never = _is_ordered(node) or _name(node) in self._pinned or getattr(node.meta.get("recompute"), "name", "") == "MUST_SAVE" or (
+            again(node) is None and any(self.base[n][0] in self._unsteady for n in node.all_input_nodes))
+        return Operation(node.name, node, inputs, sizes, never, _is_ordered(node))
 
     @staticmethod
     def _needed(nodes: List[fx.Node], results: Sequence[Any], but: FrozenSet[fx.Node] = frozenset()) -> Set[fx.Node]:

@@ -90,19 +90,23 @@ def close(found, expected, near=1e-6):
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("case", ["plain", "accumulation", "bf16", "lengths", "smoothing", "checkpointing"])
+@pytest.mark.parametrize("case", ["plain", "accumulation", "bf16", "lengths", "smoothing", "checkpointing", "frozen"])
 def test_trainer(case, tmp_path, server, capfd):
-    """A short plain run and a fitted one give one model."""
-    more = {"accumulation": {"gradient_accumulation_steps": 2}, "bf16": {"bf16": True},
-            "smoothing": {"label_smoothing_factor": 0.1}, "checkpointing": {"gradient_checkpointing": True}}.get(case, {})
+    """A short plain run and a fitted one give one model. Frozen: checkpointing then makes what the embedding gives require gradients."""
+    more = {"accumulation": {"gradient_accumulation_steps": 2}, "bf16": {"bf16": True}, "smoothing": {"label_smoothing_factor": 0.1},
+            "checkpointing": {"gradient_checkpointing": True}, "frozen": {"gradient_checkpointing": True}}.get(case, {})
     rows = sentences(24, (LENGTH, LENGTH - 4, 9)[:3 if case == "lengths" else 1])
-    expected = train(llama(), tmp_path, rows, **more)
+    models = llama(), llama()
+    for model in models if case == "frozen" else ():
+        model.get_input_embeddings().weight.requires_grad_(False)
+    expected = train(models[0], tmp_path, rows, **more)
     callback = remat.TrainerCallback(budget="80%", server=server)
-    found = train(llama(), tmp_path, rows, [callback], **more)
+    found = train(models[1], tmp_path, rows, [callback], **more)
     said = capfd.readouterr().err
     assert re.search(r"remat: LlamaForCausalLM trains within 80%: a step takes \d+ bytes at most", said) and "more time predicted" in said
-    assert ("gradient checkpointing is off" in said) == (case == "checkpointing")
+    assert ("gradient checkpointing is off" in said) == (case in ("checkpointing", "frozen"))
     fitted = callback.forward.fitted
+    assert not fitted.backend.breaks
     assert fitted.pieces and fitted.measured_peak <= 1.02 * fitted.budget
     assert len(found[1]) == 3 and found[1] == pytest.approx(expected[1], rel=2e-2 if case == "bf16" else 1e-6)
     close(found[2], expected[2], 3e-2 if case == "bf16" else 1e-5)

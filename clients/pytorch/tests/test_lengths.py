@@ -160,7 +160,7 @@ def test_a_wrong_length_leaves_the_others_as_they_are(server):
         if length == 1:
             with pytest.raises(RuntimeError) as wrong:
                 plain(x)
-            with pytest.raises(remat.CaptureError, match=re.escape(str(wrong.value).splitlines()[0])):
+            with pytest.raises(RuntimeError, match=re.escape(str(wrong.value))):
                 model(x)
             continue
         assert_same(*(step(each, (x,), 0) for each in (model, plain)), length)

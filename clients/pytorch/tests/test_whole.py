@@ -55,6 +55,31 @@ def test_graphs_share_the_budget(server):
         assert isinstance(caught.value.inner_exception, remat.BudgetError)
 
 
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(32), nn.Linear(32, 128), nn.Linear(128, 32)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("budget", ["60%", "50%"])
+def test_graphs_of_a_loop_that_breaks_share_the_budget(budget, server):
+    """Dynamo leaves the code with the loop and says nothing of it to the backend, which compiles what that calls."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Embedding(50, 32), *(Mlp() for _ in range(4)), nn.Linear(32, 50)), torch.randint(0, 50, (8, 40))
+    model[0].weight.requires_grad_(False)
+    model[0].register_forward_hook(lambda module, inputs, output: output.requires_grad_(True))  # as transformers' enable_input_require_grads
+    plain = copy.deepcopy(model)
+    with pytest.warns(UserWarning, match="breaks the graph") as said:
+        remat.fit(model, x, budget, server=server)
+    assert len({str(w.message) for w in said}) == len(said)  # each is said once
+    assert model.forward.measured_peak <= model.forward.limit and all(piece.schedule for piece in model.forward.pieces)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
 @pytest.mark.core
 def test_a_division_is_what_was_measured():
     """Of a model that takes 10 bytes for each percent, 30 beside, and 20 more than predicted below 60."""
