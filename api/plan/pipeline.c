@@ -138,8 +138,17 @@ static json_t *question_encode(const api_pipeline *p, const api_asked *x)
     return json;
 }
 
-/* The least budget that serves is asked: of such stages of the plan, and of those with room for
- * more that is on its way, so that one question does for all of them. */
+static bool is_refused(const api_pipeline *p, const api_asked *x, uint64_t budget)
+{
+    for (size_t i = 0; i < p->n_asked; i++)
+        if (p->asked[i].done && !p->asked[i].fits && p->asked[i].shape == x->shape &&
+            p->asked[i].in_flight == x->in_flight && p->asked[i].budget >= budget)
+            return true;
+    return false;
+}
+
+/* The least budget that serves, and was not refused, is asked: of such stages of the plan, and of
+ * those with room for more that is on its way, so that one question does for all of them. */
 static remat_status share_budget(api_pipeline *p, uint32_t rank, api_asked *x, remat_error *error)
 {
     const uint64_t own = x->budget;
@@ -160,7 +169,7 @@ static remat_status share_budget(api_pipeline *p, uint32_t rank, api_asked *x, r
         status = api_pipeline_shape(p, other->first, other->end, &shape, error);
         if (!status && shape == x->shape)
             status = api_pipeline_serves(p, shape, x->in_flight, budget, own, &serves, error);
-        x->budget = serves ? budget : x->budget;
+        x->budget = serves && !is_refused(p, x, budget) ? budget : x->budget;
     }
     return status;
 }

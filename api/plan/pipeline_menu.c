@@ -11,6 +11,8 @@
 static const double USUAL_GAP = 1.1;
 /* Lists of at most so many are laid out; those of more take little beside their peak. */
 enum { FEW_NODES = 64 };
+/* Of at most so many the bound says too little of what another budget would answer. */
+enum { SMALL = 150 };
 
 /* The array with room for one more behind n; NULL: out of memory, and the old one stays. */
 void *api_pipeline_grow(void *array, size_t n, size_t size)
@@ -205,7 +207,7 @@ remat_status api_pipeline_serves(api_pipeline *p, size_t shape, uint32_t n, uint
 {
     double least = 0, of_less = 0;
     *ret_serves = less == budget;
-    if (less >= budget)
+    if (less >= budget || p->shapes[shape].profile->n_nodes <= SMALL)
         return REMAT_OK;
     remat_status status = api_pipeline_total(p, shape, n, budget, &least, error);
     if (!status)

@@ -54,7 +54,7 @@ static void equals_exhaustive_search(void **state)
     (void)state;
     dice d = {.state = 2611};
     const shape s = {.most_nodes = MOST_NODES};
-    unsigned equal = 0, n = amount(500, 120);
+    unsigned equal = 0, n = amount(500, 60);
     for (unsigned i = 0; i < n; i++) {
         remat_profile *profile = random_profile(&d, &s);
         uint64_t budget = random_budget(&d, profile);
@@ -292,7 +292,7 @@ static void auto_is_never_slower(void **state)
     const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (unsigned i = 0; i < amount(100, 12); i++) {
+    for (unsigned i = 0; i < amount(100, 8); i++) {
         remat_profile *profile = random_profile(&d, &s);
         const remat_link link = random_link(&d);
         uint64_t budget = random_budget(&d, profile);

@@ -141,7 +141,7 @@ static void forward_profiles(void **state)
     (void)state;
     dice d = {20261123};
     unsigned beaten = 0;
-    const unsigned n = amount(60, 24);
+    const unsigned n = amount(60, 16);
     for (unsigned k = 0; k < n; k++) {
         const shape s = {.most_nodes = 2 + below(&d, MOST_NODES - 1),
                          .states = k % 4 == 1,
@@ -178,7 +178,7 @@ static void joint_states(void **state)
 {
     (void)state;
     dice d = {20261127};
-    for (unsigned k = 0; k < amount(60, 10); k++) {
+    for (unsigned k = 0; k < amount(60, 5); k++) {
         const joint_touches read = {below(&d, 256), 0, 7}, none = {0, 0, 7};
         const joint_touches written = {below(&d, 256), below(&d, 256), below(&d, 3)};
         const joint_touches *const touches[] = {&none, &read, &written};
@@ -332,7 +332,8 @@ static void leaving_room(void **state)
     (void)state;
     unsigned found = 0, needed = 0;
     dice d = {20261129};
-    for (unsigned k = 0; k < 120; k++) {
+    const unsigned n = amount(120, 40);
+    for (unsigned k = 0; k < n; k++) {
         const shape s = {.most_nodes = 7};
         remat_profile *profile = random_profile(&d, &s);
         const remat_link link = random_link(&d);
@@ -360,7 +361,7 @@ static void leaving_room(void **state)
         remat_operations_clear(&without);
         remat_profile_free(profile);
     }
-    if (found < 40 || needed < 10)
+    if (found < n / 3 || needed < n / 12)
         fail_msg("%u found, %u of which needed it", found, needed);
 }
 
