@@ -170,10 +170,9 @@ static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat
 
 /* Of more than so many a list as near to the bound as NEAR is not searched on from; and one by
  * price is so alone, and shortly: of fewer a whole search was seen to find what is 6 % faster, and
- * up to FEW_SEARCHED it follows where the bound is farther than that. Of several in flight, of
- * which a plan asks dozens of questions, the bound says less: they are searched on from little, and
- * the bound is raised for thorough only. */
-enum { FEW_SEARCHED = 600, FEW_PRICED = 150, FEW_IN_FLIGHT = 30 };
+ * up to FEW_SEARCHED it follows where the bound is farther than that. Of several in flight the
+ * bound says less; and where a plan asks dozens of questions it is raised for thorough only. */
+enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
 #define NEAR 2e-3
 enum { MANY_NODES = 1000 }; /* of so many it walks few moves, and ends near where it began */
 
@@ -562,8 +561,7 @@ typedef struct findings {
 static remat_status take_priced(answer_wish *w, findings *f, remat_error *error)
 {
     remat_status status = answer_by_price(w, f->moments, &f->priced, &f->best, error);
-    const uint32_t few = w->problem->in_flight > 1 ? FEW_IN_FLIGHT : FEW_PRICED;
-    const bool many = w->problem->profile->n_nodes > few; /* fewer begin as ever */
+    const bool many = w->problem->profile->n_nodes > FEW_PRICED; /* fewer begin as ever */
     w->priced = many && f->priced.list.length > 0 ? &f->priced : NULL;
     return status;
 }
