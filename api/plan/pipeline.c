@@ -147,29 +147,40 @@ static bool is_refused(const api_pipeline *p, const api_asked *x, uint64_t budge
     return false;
 }
 
-/* The least budget that serves, and was not refused, is asked: of such stages of the plan, and of
- * those with room for more that is on its way, so that one question does for all of them. */
+/* Asks for that budget, where it is less, was not refused, and serves as well as its own. */
+static remat_status offer_budget(api_pipeline *p, api_asked *x, uint64_t own, uint64_t budget,
+                                 remat_error *error)
+{
+    bool serves = false;
+    if (budget >= x->budget || is_refused(p, x, budget))
+        return REMAT_OK;
+    remat_status status =
+        api_pipeline_serves(p, x->shape, x->in_flight, budget, own, &serves, error);
+    x->budget = serves ? budget : x->budget;
+    return status;
+}
+
+/* The least budget with room for more that is on its way, or of such a stage of the plan, that
+ * serves: one question does for all of them. */
 static remat_status share_budget(api_pipeline *p, uint32_t rank, api_asked *x, remat_error *error)
 {
+    enum { SENDS = API_MOST_SENDS + 1 };
     const uint64_t own = x->budget;
     remat_stage_menu menu;
     remat_status status = api_pipeline_bytes(p, x->first, x->end, &menu, error);
-    for (uint32_t i = 0; i < p->question.pipeline.ranks + API_ROOMS && !status; i++) {
-        const remat_planned_stage *other =
-            &p->now.plan.stages[i < API_ROOMS ? rank : i - API_ROOMS];
-        const unsigned out = i / (API_MOST_SENDS + 1), back = i % (API_MOST_SENDS + 1);
-        const uint64_t budget = i < API_ROOMS
-                                    ? api_pipeline_budget(p, rank, x->in_flight, &menu, out, back)
-                                    : other->list.tag & ~API_UNASKED;
+    for (unsigned i = 0; i < API_ROOMS && !status; i++) {
+        const uint64_t budget =
+            api_pipeline_budget(p, rank, x->in_flight, &menu, i / SENDS, i % SENDS);
+        status = offer_budget(p, x, own, budget, error);
+    }
+    for (uint32_t r = 0; r < p->question.pipeline.ranks && !status; r++) {
+        const remat_planned_stage *other = &p->now.plan.stages[r];
         size_t shape = 0;
-        bool serves = false;
-        if (!(other->list.tag & API_UNASKED) || budget >= x->budget ||
-            other->list.in_flight != x->in_flight)
+        if (!(other->list.tag & API_UNASKED) || other->list.in_flight != x->in_flight)
             continue;
         status = api_pipeline_shape(p, other->first, other->end, &shape, error);
         if (!status && shape == x->shape)
-            status = api_pipeline_serves(p, shape, x->in_flight, budget, own, &serves, error);
-        x->budget = serves && !is_refused(p, x, budget) ? budget : x->budget;
+            status = offer_budget(p, x, own, other->list.tag & ~API_UNASKED, error);
     }
     return status;
 }
@@ -389,7 +400,7 @@ static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *e
 
 /* All stages have answered: plans anew where that may be better, with more and more hopes for those
  * that were not asked and then with room for more that is on its way, until no plan promises more;
- * where nothing has fitted with longer stages too. */
+ * where nothing has fitted, and not quickly, with longer stages too. */
 static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
 {
     remat_status status = keep_best(p, fits, error);
