@@ -7,9 +7,9 @@
 enum {
     SMALL_BODY = 1 << 20, /* bytes of a body that holds no profile and no operations */
     SMALL_BODY_VALUES = 100000,
-    NODE_BYTES = 300,     /* that a node of a profile takes, once it is read */
-    LARGE_WORK = 1 << 18, /* bytes of a body whose work takes long; they may be 87,000 nodes */
-    MUCH_MEMORY = 1 << 20,
+    NODE_BYTES = 300,      /* that a node of a profile takes, once it is read */
+    LARGE_WORK = 1 << 18,  /* bytes of a body whose work takes long; they may be 87,000 nodes */
+    MUCH_MEMORY = 1 << 20, /* bytes that are given back to the system at once */
 };
 
 /* ---- work on the pool ---- */

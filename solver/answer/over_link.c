@@ -7,7 +7,6 @@
 #include "model/layout.h"
 #include "model/lists.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 bool answer_is_long_chain(const answer_wish *w, const remat_operations *list)
