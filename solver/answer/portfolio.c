@@ -4,16 +4,13 @@
 #include "answer/best.h"
 #include "answer/bounds.h"
 #include "answer/by_price.h"
+#include "answer/improving.h"
 #include "answer/over_link.h"
 #include "answer/part.h"
-#include "model/layout.h"
+#include "answer/refuse.h"
 #include "model/lists.h"
-#include "remat/words.h"
-#include "search/exact.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* What a bound of every schedule (of those without offloading, where there is a link) says. That a
  * list is the fastest of its solver's class stays said beside it. */
@@ -29,8 +26,6 @@ static void claim(const remat_problem *problem, double bound, remat_schedule *sc
         schedule->class_name = schedule->bound_class;
 }
 
-#define GAP_FOR_PATIENCE 0.01 /* of the makespan */
-
 /* What is told of while it is searched: what the answer will say. */
 static void tell_bound(const answer_wish *w)
 {
@@ -39,260 +34,12 @@ static void tell_bound(const answer_wish *w)
         remat_host_found(w->host, 0, linked ? w->over_link : w->bound);
 }
 
-/* Searches on from a list, or from nothing, unless the bound is reached; *best becomes the result
- * if that is faster. Nothing found is no failure. */
-static remat_status improve_list(const answer_wish *w, const remat_operations *start, bool given,
-                                 remat_schedule *best, remat_error *error)
-{
-    if (answer_reaches(best, w->bound))
-        return REMAT_OK;
-    remat_schedule other = {0};
-    remat_operations list = {0};
-    const answer_search search = {
-        .start = start, .budget = w->budget, .bound = w->bound, .given = given};
-    remat_status status = answer_search_once(w, &search, &list, error);
-    if (!status)
-        status = answer_take(w, &list, REMAT_LAYOUT_WORK, &other, error);
-    if (!status)
-        answer_keep_faster(&other, best);
-    if (best->solver)
-        remat_host_found(w->host, best->simulation.makespan, 0);
-    remat_operations_clear(&list);
-    remat_schedule_clear(&other);
-    return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
-}
-
-/* From the best schedule of some tables, or that by price, or, while *own, from nothing, which is
- * not so again. */
-static remat_status improve_from(const answer_wish *w, const remat_table *const *tables, size_t n,
-                                 bool *own, bool given, remat_schedule *best, remat_error *error)
-{
-    if (n == 0)
-        return REMAT_OK;
-    remat_schedule start = {0};
-    const answer_choice choice = {.tables = tables,
-                                  .n = n,
-                                  .name = "",
-                                  .problem = w->problem,
-                                  .budget = w->budget,
-                                  .alignment = w->alignment,
-                                  .host = w->host,
-                                  .brief = w->effort == REMAT_BRIEF};
-    remat_status status = answer_choose(&choice, &start, error);
-    const bool nothing = status == REMAT_INFEASIBLE;
-    const bool priced =
-        w->priced && (!start.solver || w->priced->makespan < start.simulation.makespan);
-    const remat_operations *from = priced ? &w->priced->list : &start.operations;
-    if (priced || !status || (nothing && *own))
-        status = improve_list(w, priced || start.solver ? from : NULL, given, best, error);
-    *own = *own && !nothing;
-    remat_schedule_clear(&start);
-    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
-}
-
-static bool is_improved(const remat_portfolio *p, size_t i)
-{
-    return remat_table_solver(p->tables[i])->improved;
-}
-
-/* Of which any order is searched in brief: of a larger one that takes seconds. */
-static bool is_small_joint(const remat_profile *profile)
-{
-    return profile->joint && profile->n_nodes <= ANSWER_SOME_NODES;
-}
-
-/* From each table of those that are improved when they are named, so that auto is never slower than
- * they are; then from the best list of the others that does not offload. In brief the first search
- * that there is a list after is the last: others end in the same list, as a rule; and a small
- * joint graph is searched in any order alone. In one part of the progress. */
-static remat_status improve(const remat_portfolio *p, const answer_wish *whole, remat_effort effort,
-                            double begin, double share, remat_schedule *best, remat_error *error)
-{
-    const remat_table *others[REMAT_MAX_SOLVERS];
-    size_t n_others = 0;
-    const bool any_order = effort == REMAT_BRIEF && is_small_joint(whole->problem->profile);
-    bool own[2] = {true, true}, none = false; /* by given order: a second time finds the same */
-    remat_status status = REMAT_OK;
-    for (size_t i = 0; i < p->n; i++)
-        if (!is_improved(p, i) && !(remat_table_solver(p->tables[i])->accepts & REMAT_NEEDS_LINK))
-            others[n_others++] = p->tables[i];
-    size_t searches = n_others > 0;
-    for (size_t i = 0; i < p->n; i++)
-        searches += is_improved(p, i);
-    answer_part part = {whole->host, begin, share / (double)searches};
-    const remat_host host = answer_part_host(&part);
-    answer_wish w = *whole;
-    w.effort = effort;
-    w.host = &host;
-    bool done = false;
-    for (size_t i = 0; i < p->n && !status && !done; i++) {
-        if (!is_improved(p, i) || (any_order && p->given[i]))
-            continue;
-        status = improve_from(&w, &p->tables[i], 1, &own[p->given[i]], p->given[i], best, error);
-        part.begin += part.share;
-        done = effort == REMAT_BRIEF && best->solver;
-    }
-    w.series = 1; /* or every second chain would do once more what it did */
-    return status || done ? status : improve_from(&w, others, n_others, &none, false, best, error);
-}
-
-/* Tiny graphs are searched exactly: within the work that this may take there is nothing left to
- * improve, and what none can serve is known. A list whose layout does not fit is left. */
-static remat_status find_exactly(const remat_portfolio *p, answer_wish *w, remat_schedule *best,
-                                 remat_error *error)
-{
-    const remat_profile *profile = w->problem->profile;
-    if (w->problem->in_flight > 1)
-        return REMAT_OK;
-    bool given = profile->joint; /* every list asked for keeps the order */
-    for (size_t i = 0; i < p->n; i++)
-        given = given && p->given[i];
-    search_exact_found f;
-    remat_schedule other = {0};
-    remat_operations list = {0};
-    remat_status status = search_exactly(profile, w->budget, given, w->host, &f, error);
-    if (status)
-        return status;
-    if (!given)
-        w->bound = fmax(w->bound, f.bound);
-    if (f.list.length > 0) {
-        status = model_complete_list(profile, &f.list, &list, error);
-        if (!status)
-            status = answer_take(w, &list, REMAT_LAYOUT_WORK, &other, error);
-        if (!status)
-            answer_keep_faster(&other, best);
-    }
-    remat_operations_clear(&f.list);
-    remat_operations_clear(&list);
-    remat_schedule_clear(&other);
-    return status == REMAT_INFEASIBLE ? REMAT_OK : status;
-}
-
 /* Of more than so many a list as near to the bound as NEAR is not searched on from; and one by
  * price is so alone, and shortly: of fewer a whole search was seen to find what is 6 % faster, and
  * up to FEW_SEARCHED it follows where the bound is farther than that. Of several in flight the
  * bound says less; and where a plan asks dozens of questions it is raised for thorough only. */
 enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
 #define NEAR 2e-3
-enum { MANY_NODES = 1000 }; /* of so many it walks few moves, and ends near where it began */
-
-/* Once more, from it and from nothing, where what was found is far from the bound, or nothing was.
- */
-static remat_status improve_patiently(const answer_wish *whole, double begin, double share,
-                                      remat_schedule *best, remat_error *error)
-{
-    if (whole->problem->profile->joint || whole->problem->profile->n_nodes > MANY_NODES ||
-        (best->solver && best->simulation.makespan <= whole->bound * (1 + GAP_FOR_PATIENCE)))
-        return REMAT_OK;
-    answer_part part = {whole->host, begin, share};
-    const remat_host host = answer_part_host(&part);
-    answer_wish w = *whole;
-    w.effort = REMAT_PATIENT;
-    w.host = &host;
-    /* one over the link is no start, and would be beaten by its time without it */
-    const bool starts = best->solver && !(best->solver->accepts & REMAT_NEEDS_LINK);
-    remat_operations start = {0};
-    if (starts && model_copy_list(&best->operations, &start))
-        return remat_fail_memory(error);
-    remat_status status = improve_list(&w, starts ? &start : NULL, false, best, error);
-    remat_operations_clear(&start);
-    return status;
-}
-
-/* ---- refusing ---- */
-
-/* Whether the first of what auto does finds a list there; *ret_none: it is proven that none is. */
-static remat_status finds(const remat_portfolio *p, const answer_wish *asked, uint64_t budget,
-                          bool *ret_found, bool *ret_none, remat_error *error)
-{
-    remat_schedule found = {0};
-    const remat_host host = remat_host_quiet(asked->host);
-    const bool linked = answer_link_moves(asked->problem->link);
-    const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
-    const bool several = asked->problem->in_flight > 1; /* which are not searched exactly */
-    answer_wish w = *asked;
-    w.host = &host;
-    w.budget = budget;
-    w.bound = w.over_link = 0;
-    w.effort = !linked ? w.effort : named ? REMAT_QUICK : REMAT_BRIEF;
-    remat_status status =
-        linked ? answer_mix(p, &w, NULL, &found, error) : find_exactly(p, &w, &found, error);
-    *ret_none = w.bound == INFINITY;
-    if (!status && !found.solver && !*ret_none && !linked)
-        status = improve(p, &w, several ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found, error);
-    *ret_found = found.solver != NULL;
-    remat_schedule_clear(&found);
-    return status;
-}
-
-/* How often that is worth a quick search. Of a chain the tables know the least, or nearly. */
-static int halvings_of(const remat_profile *profile)
-{
-    enum { FEW = 2, SOME = 4, MANY = 6 };
-    if (profile->n_nodes <= ANSWER_NAMED_NODES)
-        return MANY;
-    if (profile->n_nodes > ANSWER_SOME_NODES || profile->kind == REMAT_CHAIN)
-        return 0;
-    return profile->joint ? FEW : SOME; /* whose search takes thrice the time */
-}
-
-/* Closer to the least that will do than the tables know, where that takes no long time. *floor:
- * none fits less. */
-static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, uint64_t *floor,
-                               uint64_t *enough, remat_error *error)
-{
-    enum { CLOSE = 500 }; /* a part of it */
-    const bool proven = !answer_link_moves(w->problem->link) || w->over_link == INFINITY;
-    uint64_t low = proven && *floor > w->budget + 1 ? *floor - 1 : w->budget, high = *enough;
-    remat_status status = REMAT_OK;
-    for (int k = halvings_of(w->problem->profile);
-         k > 0 && !status && (high - low) > 1 + high / CLOSE; k--) {
-        const uint64_t middle = low + (high - low) / 2;
-        bool found = false, none = false;
-        status = finds(p, w, middle, &found, &none, error);
-        *(found ? &high : &low) = middle;
-        *floor = none ? middle + 1 : *floor;
-    }
-    *enough = high;
-    return status;
-}
-
-/* Another budget than the least of the tables may do too: what is told is one that will do, and
- * below which none does. */
-static remat_status refuse_improved(const remat_portfolio *p, const answer_wish *w, uint64_t floor,
-                                    remat_error *error)
-{
-    const remat_problem *problem = w->problem;
-    const uint64_t budget = w->budget;
-    const bool linked = problem->link && w->over_link < INFINITY; /* none offloading is known of */
-    uint64_t peak, enough;
-    const answer_choice choice = {.tables = p->tables,
-                                  .n = p->n,
-                                  .problem = problem,
-                                  .alignment = w->alignment,
-                                  .host = w->host};
-    if (w->bound == INFINITY && floor <= budget) /* proven of this one, by search */
-        floor = budget + 1;
-    remat_status status = answer_least_budget(&choice, &peak, &enough, error);
-    if (!status && enough > budget)
-        status = halve_down(p, w, &floor, &enough, error);
-    if (status)
-        return status;
-    if (enough <= budget) /* none has a schedule, or none that fits with its layout */
-        return remat_fail_infeasible(p->name, problem, budget, 0, error);
-    char asked[REMAT_BYTES_TEXT_SIZE], will_do[REMAT_BYTES_TEXT_SIZE], least[REMAT_BYTES_TEXT_SIZE];
-    char less[128] = "";
-    if (floor > 0)
-        snprintf(less, sizeof less, ", and none%s fits less than %s",
-                 linked ? " without offloading" : "", remat_bytes_text(floor, least));
-    remat_fail(error, REMAT_INFEASIBLE, "budget",
-               "%s found no schedule of \"%.100s\" within %s; %s will do%s", p->name,
-               problem->profile->name, remat_bytes_text(budget, asked),
-               remat_bytes_text(enough, will_do), less);
-    if (error && !linked)
-        error->proven = floor;
-    return answer_refuse_budget(problem->profile, enough, error);
-}
 
 /* Closes the gap below a makespan, as far as so much work goes, in one part of the progress. */
 static remat_status raise_bound(answer_wish *w, bound_moments *moments, double makespan,
@@ -336,7 +83,7 @@ static remat_status finish(const answer_wish *whole, double share, remat_schedul
     answer_wish w = *whole;
     w.effort = REMAT_FINISH;
     w.host = &host;
-    return improve_list(&w, &whole->priced->list, false, best, error);
+    return answer_improve_list(&w, &whole->priced->list, false, best, error);
 }
 
 /* Thorough is all of quick first, so that it is never slower. */
@@ -354,17 +101,17 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     near = near && (w->problem->profile->n_nodes > FEW_SEARCHED || w->problem->in_flight > 1 ||
                     answer_reaches(best, w->bound * (1 + NEAR)));
     if (!status && !near)
-        status = improve(p, w, REMAT_QUICK, first, s->quick - first, best, error);
+        status = answer_improve(p, w, REMAT_QUICK, first, s->quick - first, best, error);
     if (!status && !linked && !several)
         status = raise_bound(w, moments, best->simulation.makespan, REMAT_QUICK_RAISE, begin,
                              s->raise, error);
     begin += s->raise;
     const bool enough = several && (best->solver || w->problem->profile->n_nodes > FEW_PRICED);
     if (!status && (!near || thorough) && !enough)
-        status = improve_patiently(w, begin, s->patient, best, error);
+        status = answer_improve_patiently(w, begin, s->patient, best, error);
     begin += s->patient;
     if (!status && thorough)
-        status = improve(p, w, REMAT_THOROUGH, begin, s->thorough, best, error);
+        status = answer_improve(p, w, REMAT_THOROUGH, begin, s->thorough, best, error);
     begin += s->thorough;
     if (!status && thorough && !linked)
         status = raise_bound(w, moments, best->simulation.makespan, REMAT_THOROUGH_RAISE, begin,
@@ -414,7 +161,7 @@ static bool may_be_beaten(const answer_wish *w, double brief, const remat_schedu
 {
     const double all = remat_store_all_makespan(w->problem->profile);
     return !answer_reaches(best, w->bound) &&
-           !(is_small_joint(w->problem->profile) && best->solver &&
+           !(answer_is_small_joint(w->problem->profile) && best->solver &&
              best->simulation.makespan - all < JOINT_LEFT * (brief - all));
 }
 
@@ -438,7 +185,7 @@ static remat_status descend_slowly(const answer_wish *whole, remat_schedule *bes
         return REMAT_OK;
     remat_status status = model_copy_list(&best->operations, &start)
                               ? remat_fail_memory(error)
-                              : improve_list(&w, &start, false, &other, error);
+                              : answer_improve_list(&w, &start, false, &other, error);
     if (other.solver &&
         other.simulation.makespan - all < OTHER_LIST * (best->simulation.makespan - all))
         answer_keep_faster(&other, best);
@@ -463,7 +210,7 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     if (!answer_reaches(best, w.bound))
         status = w.problem->profile->n_nodes > FEW_SEARCHED && is_finished(&peaks)
                      ? finish(&peaks, BRIEF_SHARE, &start, error)
-                     : improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
+                     : answer_improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
     if (!status)
         status = descend_slowly(&peaks, &start, error);
     bool beaten = best->solver && answer_faster(best, &start);
@@ -585,7 +332,7 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
         status = answer_find_bound(p, problem, w->budget, &w->bound, &f->moments, error);
     if (!status && p->improved && w->bound < INFINITY)
-        status = find_exactly(p, w, &f->best, error);
+        status = answer_find_exactly(p, w, &f->best, error);
     tell_bound(w);
     if (!status && !f->best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(profile, &f->floor, error);
@@ -674,7 +421,7 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
     if (status == REMAT_CANCELLED && late && f.best.solver)
         status = REMAT_OK;
     if (!status && !f.best.solver)
-        status = refuse_improved(portfolio, &w, f.floor.bytes, &refusal);
+        status = answer_refuse(portfolio, &w, f.floor.bytes, &refusal);
     if (!status)
         status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, w.alignment,
                                         w.host, &f.best, &refusal);

@@ -1,52 +1,26 @@
 /* The improver: independent searches (chains), each from its own start with its own seed, in epochs
  * between which those that lag behind take over the best list. A chain anneals, searches
- * neighbourhoods of its best list and then makes that one fit with its layout: of a list whose
- * arena is above the budget it learns during which operations something stood above it, and by how
- * much, and goes on with so much less for those, of which it takes half back whenever one fits. */
+ * neighbourhoods of its best list and then makes that one fit with its layout (improve_settle.c).
+ */
 #include "remat/improve.h"
 
-#include "model/layout.h"
 #include "model/lists.h"
-#include "search/search.h"
+#include "search/improve_private.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
-    MOST_CHAINS = 8,
     FEW_NODES = 24,
     MANY_NODES = 600,
     MANY_JOINT_NODES = 1000,
     TOO_MANY_NODES = 2400,
-    MENDINGS = 6,          /* of a list that does not fit, before it is searched on */
-    SMALLEST_LESSON = 400, /* a part of the budget */
-    MOST_DOUBLINGS = 3,    /* of it */
-    ROOMY_SHARE = 3        /* one chain of so many begins with room for the versions of states */
+    ROOMY_SHARE = 3 /* one chain of so many begins with room for the versions of states */
 };
 
-#define LIST_LAYOUT (REMAT_LAYOUT_WORK / 2) /* of a list that is about to be served */
-#define QUICK_LAYOUT UINT64_C(0)            /* of lists in passing: no search */
-#define WORK_OF_LOOK UINT64_C(30000)        /* what that is worth in edits, at least */
-#define WORK_OF_RUN 32                      /* and for each run */
-#define MOST_FAILURES 2                     /* so often a search gets half the work of the last */
-#define MOST_MISSES 5                       /* so often the time to the next one doubles */
-#define QUICK_SHARE 0.15                    /* of a thorough search's moves */
-#define SLIGHT 2e-4                         /* of the makespan: not worth learning */
-#define NEAR 5e-4                           /* of the bound */
-#define LEAST_HOPE 0.25                     /* of the budget, above it: less falls to it yet */
-
-typedef struct strength {
-    const char *name;
-    uint32_t chains, epochs;
-    uint32_t mending;                /* as many more where lists did not fit, while they help */
-    uint32_t stale;                  /* epochs without a faster list, after which it ends */
-    double near;                     /* part of the bound: one such epoch will do so near to it */
-    uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
-    uint64_t ramp;                   /* the same, of joint graphs */
-    bool narrows;  /* where something fits, only those that take over the best go on after one */
-    bool gives_up; /* where nothing comes near to fitting */
-} strength;
+#define QUICK_SHARE 0.15 /* of a thorough search's moves */
+#define NEAR 5e-4        /* of the bound */
+#define LEAST_HOPE 0.25  /* of the budget, above it: less falls to it yet */
 
 /* By remat_effort. */
 static const strength EFFORTS[] = {{"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, false, true},
@@ -72,217 +46,9 @@ static const strength JOINT_EFFORTS[] = {
 static const interval_ramp FULL = {.hot = 3, .cold = 0.1, .cheap = 300, .dear = 30000},
                            AGAIN = {.hot = 0.5, .cold = 0.05, .cheap = 3000, .dear = 30000};
 
-typedef struct improvement improvement;
-
-/* A list that did not fit. */
-typedef struct misfit {
-    remat_operations list;
-    uint64_t work, bytes; /* of its layout; what it took */
-    uint64_t *over;       /* by operation */
-} misfit;
-
-typedef struct chain {
-    const improvement *of;
-    interval_search search;
-    remat_operations passing; /* room for a list that is looked at */
-    uint32_t seed, ramps;
-    bool from_start;
-    bool unfit;               /* a best list did not fit: lists in passing are laid out too */
-    uint32_t failures;        /* of best lists, whose search then gets half the work */
-    uint32_t lessons;         /* since a list fitted: each leaves twice as much free as the last */
-    uint32_t misses;          /* lists in passing that did not fit, since one that did */
-    misfit last;              /* of the best ones */
-    remat_operations fitting; /* whole, with layout within the budget */
-    remat_operations runs;    /* the same, F, A and B alone */
-    double fitting_time;
-    size_t fitting_runs;
-    remat_status status;
-} chain;
-
-struct improvement {
-    const remat_profile *profile;
-    const interval_tasks *tasks;
-    const remat_host *host;
-    remat_operations everything; /* store-all: F, A and B */
-    const remat_operations *start;
-    uint64_t budget;
-    uint32_t alignment, in_flight;
-    bool given; /* first runs keep the order of a joint graph's nodes */
-    const strength *effort;
-    double hot, cold, price, enough;
-    double begin, share; /* of the progress */
-    double served;       /* makespan of the best that fits, of the epoch before; INFINITY: none */
-    uint32_t n_chains, series;
-    bool narrow; /* every second chain rests */
-    chain chains[MOST_CHAINS];
-};
-
 const char *remat_effort_name(remat_effort effort)
 {
     return EFFORTS[effort].name;
-}
-
-/* ---- from runs to a list that is judged ---- */
-
-static remat_status replay(const improvement *m, const remat_operations *list,
-                           remat_simulation *ret_simulation)
-{
-    remat_error error;
-    remat_status status =
-        remat_simulate(m->profile, list, NULL, NULL, NULL, ret_simulation, &error);
-    if (status)
-        return status;
-    remat_put_in_flight(ret_simulation, m->in_flight);
-    return ret_simulation->valid ? REMAT_OK : REMAT_INTERNAL;
-}
-
-/* Bytes that the list takes, its layout included, which gets so much work; over: where not,
- * by operation and by how much, or NULL. Most lists in passing do not fit, which costs less to see
- * than to replay one. */
-static remat_status measure(const improvement *m, const remat_operations *list, uint64_t work,
-                            uint64_t *ret_bytes, uint64_t *over)
-{
-    const remat_host host = remat_host_unhurried(m->host);
-    remat_simulation simulation = {0};
-    remat_status status = REMAT_OK;
-    *ret_bytes = 0;
-    if (m->in_flight > 1)
-        status = replay(m, list, &simulation);
-    const model_goal goal = {.alignment = m->alignment,
-                             .capacity = m->budget,
-                             .work = work,
-                             .decide = over == NULL,
-                             .host = &host,
-                             .in_flight = m->in_flight,
-                             .turn = simulation.turn};
-    if (!status && m->alignment && simulation.peak <= m->budget)
-        status = model_layout_arena(m->profile, list, &goal, ret_bytes, over, NULL);
-    if (!status && m->in_flight <= 1 && *ret_bytes <= m->budget)
-        status = replay(m, list, &simulation);
-    if (*ret_bytes < simulation.peak)
-        *ret_bytes = simulation.peak;
-    return status;
-}
-
-/* By how much the list itself is above the budget, by operation, if it is: the search knows nothing
- * of the versions of states. */
-static remat_status find_excess(const improvement *m, const remat_operations *list, uint64_t *over,
-                                bool *ret_found)
-{
-    remat_moment *moments = malloc(list->length * sizeof *moments);
-    remat_simulation simulation = {0};
-    remat_status status = REMAT_NO_MEMORY;
-    if (moments)
-        status = remat_simulate(m->profile, list, NULL, moments, NULL, &simulation, NULL);
-    remat_put_in_flight(&simulation, m->in_flight);
-    *ret_found = !status && simulation.peak > m->budget;
-    for (size_t i = 0; i < list->length && *ret_found; i++) {
-        const uint64_t bytes = moments[i].memory_during + (m->in_flight - 1) * simulation.held;
-        over[i] = bytes > m->budget ? bytes - m->budget : 0;
-    }
-    free(moments);
-    return status;
-}
-
-/* During what stands above the budget, in the best packing that was found if not without one, the
- * search leaves so much more free, in steps that double: what fragments is planned for there, and
- * nowhere else. over: with room for the tasks behind it. */
-static remat_status learn(const improvement *m, chain *c, const remat_operations *list,
-                          uint64_t *over)
-{
-    uint64_t *seen = over + list->length, most = (m->budget / SMALLEST_LESSON) << c->lessons;
-    bool unseen = false;
-    if (m->profile->n_states > 0 && find_excess(m, list, over, &unseen))
-        return REMAT_NO_MEMORY;
-    c->lessons += c->lessons < MOST_DOUBLINGS;
-    most = unseen ? UINT64_MAX : most > m->alignment ? most : m->alignment;
-    for (size_t i = 0; i < list->length; i++) {
-        const remat_operation *o = &list->items[i];
-        const uint32_t task = o->index + (o->kind == REMAT_B ? m->profile->n_nodes : 0);
-        const uint64_t more = over[i] < most ? over[i] : most;
-        if (o->kind > REMAT_B || more <= seen[task])
-            continue;
-        c->search.timeline->pads[task] += (double)(more - seen[task]);
-        seen[task] = more;
-    }
-    return REMAT_OK;
-}
-
-/* The same of a chain's best list, with room for the tasks behind over. Often it is the one that
- * did not fit before: lessons that do not help leave it where it was. */
-static remat_status measure_best(const improvement *m, chain *c, const remat_operations *list,
-                                 uint64_t *ret_bytes, uint64_t *over)
-{
-    const uint64_t work = LIST_LAYOUT >> c->failures;
-    const size_t size = list->length * sizeof *over;
-    misfit *last = &c->last;
-    if (last->over && last->work == work && model_same_list(&last->list, list)) {
-        *ret_bytes = last->bytes;
-        memcpy(over, last->over, size);
-        return REMAT_OK;
-    }
-    remat_status status = measure(m, list, work, ret_bytes, over);
-    if (status || *ret_bytes <= m->budget)
-        return status;
-    free(last->over);
-    last->over = malloc(size);
-    if (!last->over || model_copy_list(list, &last->list))
-        return REMAT_NO_MEMORY;
-    memcpy(last->over, over, size);
-    last->work = work;
-    last->bytes = *ret_bytes;
-    return REMAT_OK;
-}
-
-/* Keeps the list as the one that fits, if it does. Else the chain learns, if it is one of its best.
- */
-static remat_status consider(const improvement *m, chain *c, const remat_operations *runs,
-                             double time, size_t n_runs, bool is_best, uint64_t *ret_bytes)
-{
-    remat_operations list = {0};
-    uint64_t *over = NULL;
-    remat_status status = model_complete_list(m->profile, runs, &list, NULL);
-    if (!status && is_best)
-        over = calloc(list.length + m->tasks->n_tasks, sizeof *over);
-    if (!status && is_best && !over)
-        status = REMAT_NO_MEMORY;
-    if (!status)
-        status = is_best ? measure_best(m, c, &list, ret_bytes, over)
-                         : measure(m, &list, QUICK_LAYOUT, ret_bytes, over);
-    bool fits = !status && *ret_bytes <= m->budget;
-    bool better = time < c->fitting_time || (time == c->fitting_time && n_runs < c->fitting_runs);
-    if (fits && better) {
-        model_swap_lists(&c->fitting, &list);
-        c->fitting_time = time;
-        c->fitting_runs = n_runs;
-        status = model_copy_list(runs, &c->runs);
-    } else if (!status && !fits && over) {
-        c->failures += c->failures < MOST_FAILURES;
-        status = learn(m, c, &list, over);
-    }
-    free(over);
-    remat_operations_clear(&list);
-    return status;
-}
-
-/* A list that the annealing comes by: it may fit where the fastest one does not. Each costs a
- * packing, so they are looked at only where that has happened. */
-static void look_at(void *context)
-{
-    chain *c = context;
-    interval_timeline *t = c->search.timeline;
-    uint64_t bytes;
-    c->passing.length = 0;
-    remat_status status = interval_timeline_list(t, &c->passing);
-    if (!status)
-        status = consider(c->of, c, &c->passing, interval_time(t), t->n_live, false, &bytes);
-    const bool fits = !status && bytes <= c->of->budget;
-    c->misses = fits ? 0 : c->misses + (c->misses < MOST_MISSES);
-    const uint64_t packing = c->of->alignment ? WORK_OF_LOOK : 0;
-    t->work += packing + (uint64_t)WORK_OF_RUN * t->n_live;
-    c->search.next_look = t->work + (packing << c->misses);
-    c->status = c->status ? c->status : status;
-    c->search.wanted = fmin(c->fitting_time, c->of->served) * (1 - 1e-12);
 }
 
 /* What work is given by. Of few nodes a list is soon as good as any; with one in flight they are
@@ -293,59 +59,6 @@ static uint32_t counted_nodes(const improvement *m)
     if (m->in_flight > 1 && n < FEW_NODES)
         return n * n / FEW_NODES + 1;
     return n < most ? n : most;
-}
-
-/* ---- making the best list fit with its layout ---- */
-
-/* The search goes on with what it learned, from a list, with more evicted. */
-static void resume(chain *c, const remat_operations *from)
-{
-    interval_search *s = &c->search;
-    if (interval_timeline_load(s->timeline, from, NULL))
-        s->timeline->failed = true;
-    interval_forget_best(s);
-    interval_greedy(s, 0);
-}
-
-/* What was left free turned out to be more than enough. */
-static void relax(const improvement *m, chain *c)
-{
-    for (uint32_t task = 0; task < m->tasks->n_tasks; task++)
-        c->search.timeline->pads[task] = floor(c->search.timeline->pads[task] / 2);
-}
-
-/* Whether the best list may be served. */
-static bool is_promising(const improvement *m, const chain *c)
-{
-    const interval_search *s = &c->search;
-    return s->best.length > 0 && s->best_time <= m->served &&
-           (s->best_time < c->fitting_time ||
-            (s->best_time == c->fitting_time && s->best_runs < c->fitting_runs));
-}
-
-/* The best list made to fit. Where it does not, it is mended with what that teaches; where that
- * makes it too slow, the search goes on from the list that fits. */
-static remat_status settle(const improvement *m, chain *c)
-{
-    interval_search *s = &c->search;
-    remat_status status = REMAT_OK;
-    uint64_t bytes = 0;
-    for (int i = 0; i < MENDINGS && is_promising(m, c) && !status; i++) {
-        bytes = 0;
-        status = consider(m, c, &s->best, s->best_time, s->best_runs, true, &bytes);
-        if (status || bytes <= m->budget || s->best_time >= c->fitting_time * (1 - SLIGHT) ||
-            remat_host_late(m->host))
-            break;
-        c->unfit = true;
-        resume(c, &s->best);
-    }
-    if (bytes <= m->budget) {
-        c->lessons = 0;
-        relax(m, c);
-    } else if (!status && c->fitting.length > 0 && !is_promising(m, c)) {
-        resume(c, &c->runs);
-    }
-    return status;
 }
 
 /* ---- a chain ---- */
@@ -367,7 +80,7 @@ static remat_status begin(const improvement *m, chain *c)
     c->fitting_runs = SIZE_MAX;
     s->random = UINT64_C(0x9E3779B97F4A7C15) * (2 * (uint64_t)c->seed + 1);
     s->host = m->host;
-    s->found = look_at;
+    s->found = improve_look_at;
     s->context = c;
     remat_status status =
         interval_timeline_new(m->tasks, list, (double)m->budget, &s->timeline, NULL);
@@ -380,7 +93,7 @@ static remat_status begin(const improvement *m, chain *c)
     s->enough = m->enough;
     interval_greedy(s, c->seed < 2 ? 0 : 1.0);
     s->price = m->price;
-    return s->timeline->failed ? REMAT_NO_MEMORY : settle(m, c);
+    return s->timeline->failed ? REMAT_NO_MEMORY : improve_settle(m, c);
 }
 
 /* Of a joint graph. */
@@ -421,7 +134,7 @@ static remat_status go_on(const improvement *m, chain *c)
     }
     if (m->profile->n_nodes <= REMAT_LARGE_NODES) /* one would take as long as all the annealing */
         interval_neighbourhoods(s, m->effort->neighbourhoods * nodes);
-    return t->failed ? REMAT_NO_MEMORY : settle(m, c);
+    return t->failed ? REMAT_NO_MEMORY : improve_settle(m, c);
 }
 
 static void run_chain(void *context, size_t index, unsigned worker)
@@ -462,7 +175,7 @@ static remat_status share(improvement *m)
             return REMAT_NO_MEMORY;
         c->fitting_time = best->fitting_time;
         c->fitting_runs = best->fitting_runs;
-        resume(c, &c->runs);
+        improve_resume(c, &c->runs);
     }
     return REMAT_OK;
 }
@@ -597,7 +310,7 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
     double mean = m->tasks->total_time / (3.0 * p->n_nodes);
     m->start = start && !moves_to_host(start) ? start : NULL;
     m->effort = p->joint && !m->given ? &JOINT_EFFORTS[effort] : &EFFORTS[effort];
-    m->n_chains = p->n_nodes <= FEW_NODES        ? MOST_CHAINS
+    m->n_chains = p->n_nodes <= FEW_NODES        ? IMPROVE_MOST_CHAINS
                   : p->n_nodes <= TOO_MANY_NODES ? m->effort->chains
                                                  : m->effort->chains / 2;
     m->hot = 0.1 * mean;
