@@ -323,7 +323,9 @@ static remat_status solve(const remat_problem *problem, const remat_host *host,
 static remat_status solve_offloaded(const remat_problem *problem, const remat_host *host,
                                     const remat_sink *sink, remat_error *error)
 {
-    return solve_by(offer_offloaded, problem, host, sink, error);
+    const bool moves =
+        problem->link->to_host > 0 && problem->link->to_device > 0; /* else as without */
+    return solve_by(moves ? offer_offloaded : offer_all, problem, host, sink, error);
 }
 
 static remat_status estimate(const remat_problem *problem, remat_estimate *ret_estimate,
