@@ -7,7 +7,10 @@
  * again at once. So every so many places where one value is all that is read of what came before,
  * that value is not made again. What lies between two of them is a group, of which the same is
  * asked once more: what it holds while it goes back, and what it runs a third time. Of some such
- * distances the fastest list is taken. Whether a list fits says a replay. */
+ * distances the fastest list is taken. Whether a list fits says a replay.
+ *
+ * Of a joint graph what stands behind the turn triggers what runs again, and there are no groups.
+ */
 #include "answer/by_price.h"
 
 #include "answer/run_again.h"
@@ -21,8 +24,11 @@
 enum {
     TRIES = 4,       /* with ever less for the peak, until the layout fits */
     LEFT_FREE = 250, /* that is a part of the budget */
-    NARROW = 64,     /* what is read beside the one value is a smaller part of it */
+    NARROW = 64,     /* what is read beside the one value is a smaller part of it; of a joint */
+    NARROW_JOINT = 4 /* graph are so masks and the like, too, that every layer reads */
 };
+
+#define NOBODY UINT32_MAX
 
 enum { AGAIN, TWICE, LEVELS };
 
@@ -32,9 +38,11 @@ enum {
     DISTANCES = sizeof distances / sizeof *distances,
     GROUPS = 16,
     PHASES = 4,
-    MANY_NODES = 1400
+    MANY_NODES = 1400,
+    JOINT_WORK = 300000 /* looks, for each node */
 };
 #define FAR 1.01   /* of the bound: groups are looked at too */
+#define SPREAD 100 /* of prices around their mean */
 #define WORTH 1e-4 /* of the makespan: less is not looked for */
 
 typedef struct priced_cut {
@@ -47,35 +55,63 @@ typedef struct pricing {
     bound_moments *moments;
     uint64_t budget;
     double all; /* makespan of storing everything */
-    uint32_t n_nodes, n_places;
+    uint32_t n_nodes, n_places, turn;
     uint32_t *places, *unit;
     bool *stays;                  /* by node */
     priced_cut low, high, middle; /* with room */
     priced_cut chosen[LEVELS];
     answer_again now;
+    uint32_t looks; /* that are left for a joint graph */
     double fastest; /* of the lists that were found */
     remat_operations best;
 } pricing;
 
 /* ---- places ---- */
 
+/* Of a joint graph: what it returns is there from then on. */
+static bool returns(const remat_profile *profile, uint32_t v)
+{
+    for (uint32_t i = 0; i < profile->n_outputs; i++)
+        if (profile->outputs[i] == v)
+            return true;
+    return false;
+}
+
+/* Up to the turn. */
+static uint32_t last_reader(const remat_node *node, uint32_t turn)
+{
+    uint32_t k = node->n_consumers;
+    while (k > 0 && node->consumers[k - 1] > turn)
+        k--;
+    return k > 0 ? node->consumers[k - 1] : NOBODY;
+}
+
+static double bytes_of(const remat_profile *profile, uint32_t v)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < profile->nodes[v].n_outputs; k++)
+        sum += (double)remat_value_bytes(profile, remat_result_value(profile, v, k));
+    return sum;
+}
+
 static remat_status find_places(pricing *p, remat_error *error)
 {
     const remat_profile *profile = p->wish->problem->profile;
+    const double narrow = profile->joint ? NARROW_JOINT : NARROW;
     double crossing = 0; /* bytes of what came before that is read after */
     double *ends = calloc(p->n_nodes + 1, sizeof *ends);
     if (!ends)
         return remat_fail_memory(error);
-    for (uint32_t v = 0; v + 1 < p->n_nodes; v++) {
-        const remat_node *node = &profile->nodes[v];
-        const double own = (double)node->output_bytes;
+    for (uint32_t v = 0; v < p->turn; v++) {
+        const double own = bytes_of(profile, v);
+        const uint32_t reader = last_reader(&profile->nodes[v], p->turn);
         crossing -= ends[v];
-        if (node->n_consumers == 0)
+        if (reader == NOBODY || returns(profile, v))
             continue;
-        if (crossing * NARROW <= own && own > 0)
+        if (crossing * narrow <= own && own > 0)
             p->places[p->n_places++] = v;
         crossing += own;
-        ends[node->consumers[node->n_consumers - 1]] += own;
+        ends[reader] += own;
     }
     free(ends);
     return REMAT_OK;
@@ -147,6 +183,7 @@ static remat_status look(pricing *p, bool *ret_fits, remat_error *error)
     remat_simulation s;
     if (remat_host_cancelled(p->wish->host))
         return remat_fail(error, REMAT_CANCELLED, NULL, "cancelled");
+    p->looks -= p->looks > 0;
     put_choice(p);
     remat_status status = answer_run_again(problem->profile, &p->now, &runs);
     if (status)
@@ -187,18 +224,12 @@ static bool may_be_faster(const pricing *p, unsigned level)
     return least < p->fastest * (1 - WORTH);
 }
 
-/* What is chosen of a level fits, and becomes the cheapest that does: of two neighbours as few
- * nodes as there can be take the dearer one. */
+/* Of low, which does not fit, and high, which does: what is chosen of a level becomes the cheapest
+ * that does; of two neighbours as few nodes as there can be take the dearer one. */
 static remat_status cheapen(pricing *p, unsigned level, remat_error *error)
 {
     remat_status status = REMAT_OK;
     bool fits = false;
-    copy_cut(p, &p->chosen[level], &p->high);
-    cut_at(p, 0, &p->low);
-    copy_cut(p, &p->low, &p->chosen[level]);
-    status = look(p, &fits, error);
-    if (status || fits)
-        return status;
     while (!status && may_be_faster(p, level) && split(p)) {
         copy_cut(p, &p->middle, &p->chosen[level]);
         status = look(p, &fits, error);
@@ -218,6 +249,41 @@ static remat_status cheapen(pricing *p, unsigned level, remat_error *error)
     return status;
 }
 
+/* What is chosen fits; whether what costs least does, too. */
+static remat_status cheapen_all(pricing *p, unsigned level, remat_error *error)
+{
+    bool fits = false;
+    copy_cut(p, &p->chosen[level], &p->high);
+    cut_at(p, 0, &p->low);
+    copy_cut(p, &p->low, &p->chosen[level]);
+    const remat_status status = look(p, &fits, error);
+    return status || fits ? status : cheapen(p, level, error);
+}
+
+/* Of a joint graph a dearer cut holds less at the turn, but what it runs again then may need more
+ * at once than a cheaper one does: the first price, from below, at which the list fits. */
+static remat_status cheapen_joint(pricing *p, remat_error *error)
+{
+    enum { PRICES = 16 };
+    bool fits = false;
+    cut_at(p, INFINITY, &p->high);
+    cut_at(p, 0, &p->low);
+    copy_cut(p, &p->low, &p->chosen[AGAIN]);
+    remat_status status = look(p, &fits, error);
+    if (status || fits || !(p->low.held > p->high.held))
+        return status;
+    const double mean = (p->high.time - p->low.time) / (p->low.held - p->high.held);
+    for (int k = 0; k < PRICES && !fits && !status && p->looks > 0 && may_be_faster(p, AGAIN);
+         k++) {
+        cut_at(p, mean * pow(SPREAD, 2.0 * k / (PRICES - 1) - 1), &p->chosen[AGAIN]);
+        status = look(p, &fits, error);
+        copy_cut(p, &p->chosen[AGAIN], fits ? &p->high : &p->low);
+    }
+    if (status || !fits)
+        return status;
+    return cheapen(p, AGAIN, error);
+}
+
 /* With that distance at the turn, and in groups within them 1. */
 static remat_status look_at_distance(pricing *p, uint32_t distance, uint32_t phase, bool in_groups,
                                      remat_error *error)
@@ -226,16 +292,18 @@ static remat_status look_at_distance(pricing *p, uint32_t distance, uint32_t pha
     put_places(p, in_groups, 0, p->unit);
     cut_at(p, in_groups ? INFINITY : 0, &p->chosen[TWICE]);
     put_places(p, distance, phase, p->now.group);
+    if (p->wish->problem->profile->joint)
+        return cheapen_joint(p, error);
     cut_at(p, INFINITY, &p->chosen[AGAIN]);
     remat_status status = look(p, &fits, error);
     if (status || !fits)
         return status;
     if (in_groups) {
         put_places(p, 1, 0, p->unit);
-        status = cheapen(p, TWICE, error);
+        status = cheapen_all(p, TWICE, error);
         put_places(p, distance, phase, p->now.group);
     }
-    return status ? status : cheapen(p, AGAIN, error);
+    return status ? status : cheapen_all(p, AGAIN, error);
 }
 
 /* Farther ones first: where all that lies between them is made again within the budget, nearer ones
@@ -274,8 +342,9 @@ static remat_status find_list(pricing *p, remat_error *error)
 {
     p->fastest = INFINITY;
     p->best.length = 0;
+    p->looks = JOINT_WORK / p->n_nodes;
     remat_status status = look_at_distances(p, error);
-    if (!status && p->fastest > p->wish->bound * FAR)
+    if (!status && !p->wish->problem->profile->joint && p->fastest > p->wish->bound * FAR)
         status = look_at_groups(p, error);
     return status;
 }
@@ -284,7 +353,7 @@ static remat_status keep(answer_priced *priced, remat_schedule *found, remat_sch
                          remat_error *error)
 {
     priced->makespan = found->simulation.makespan;
-    priced->fastest = answer_faster(found, best);
+    priced->fastest = !best->solver || !answer_faster(best, found);
     if (model_copy_list(&found->operations, &priced->list))
         return remat_fail_memory(error);
     answer_keep_faster(found, best);
@@ -315,8 +384,7 @@ remat_status answer_by_price(const answer_wish *wish, bound_moments *moments,
 {
     enum { FLAGS = 8, NUMBERS = 3 };
     const remat_profile *profile = wish->problem->profile;
-    if (!moments || profile->joint || profile->n_nodes > REMAT_LARGE_NODES ||
-        answer_reaches(best, wish->bound))
+    if (!moments || profile->n_nodes > REMAT_LARGE_NODES || answer_reaches(best, wish->bound))
         return REMAT_OK;
     const size_t n = profile->n_nodes;
     bool *flags = malloc(FLAGS * n * sizeof *flags);
@@ -335,7 +403,8 @@ remat_status answer_by_price(const answer_wish *wish, bound_moments *moments,
         p.middle.again = flags + 3 * n;
         p.chosen[AGAIN].again = flags + 4 * n;
         p.chosen[TWICE].again = flags + 5 * n;
-        p.now = (answer_again){flags + 6 * n, flags + 7 * n, numbers + 2 * n};
+        p.turn = bound_moments_turn(moments);
+        p.now = (answer_again){flags + 6 * n, flags + 7 * n, numbers + 2 * n, p.turn};
         status = find_places(&p, error);
     }
     if (!status)

@@ -40,6 +40,7 @@ static void tell_bound(const answer_wish *w)
  * bound says less; and where a plan asks dozens of questions it is raised for thorough only. */
 enum { FEW_SEARCHED = 600, FEW_PRICED = 150 };
 #define NEAR 2e-3
+#define NEAR_JOINT 1e-2 /* of a joint graph, whose bound says less */
 
 /* Closes the gap below a makespan, as far as so much work goes, in one part of the progress. */
 static remat_status raise_bound(answer_wish *w, bound_moments *moments, double makespan,
@@ -91,7 +92,7 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
                            remat_schedule *best, remat_error *error)
 {
     bool near = is_finished(w);
-    const bool thorough = w->effort == REMAT_THOROUGH;
+    const bool thorough = w->effort == REMAT_THOROUGH, joint = w->problem->profile->joint;
     const bool linked = answer_link_moves(w->problem->link); /* its bound is another */
     const bool several = w->problem->in_flight > 1 && !thorough;
     const search_shares *s = &SEARCH_SHARES[w->problem->profile->joint][thorough];
@@ -99,7 +100,7 @@ static remat_status search(const remat_portfolio *p, answer_wish *w, bound_momen
     const double first = near ? s->quick / 4 : 0;
     remat_status status = near ? finish(w, first, best, error) : REMAT_OK;
     near = near && (w->problem->profile->n_nodes > FEW_SEARCHED || w->problem->in_flight > 1 ||
-                    answer_reaches(best, w->bound * (1 + NEAR)));
+                    answer_reaches(best, w->bound * (1 + (joint ? NEAR_JOINT : NEAR))));
     if (!status && !near)
         status = answer_improve(p, w, REMAT_QUICK, first, s->quick - first, best, error);
     if (!status && !linked && !several)
@@ -208,7 +209,8 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     peaks.alignment = 0; /* the search over the link sees to addresses */
     remat_status status = REMAT_OK;
     if (!answer_reaches(best, w.bound))
-        status = w.problem->profile->n_nodes > FEW_SEARCHED && is_finished(&peaks)
+        status = (w.problem->profile->n_nodes > FEW_SEARCHED || w.problem->profile->joint) &&
+                         is_finished(&peaks)
                      ? finish(&peaks, BRIEF_SHARE, &start, error)
                      : answer_improve(p, &peaks, REMAT_BRIEF, 0, BRIEF_SHARE, &start, error);
     if (!status)
@@ -309,7 +311,9 @@ static remat_status take_priced(answer_wish *w, findings *f, remat_error *error)
 {
     remat_status status = answer_by_price(w, f->moments, &f->priced, &f->best, error);
     const bool many = w->problem->profile->n_nodes > FEW_PRICED; /* fewer begin as ever */
-    w->priced = many && f->priced.list.length > 0 ? &f->priced : NULL;
+    const bool serves =
+        !w->problem->profile->joint || f->priced.fastest; /* else two searches more */
+    w->priced = many && serves && f->priced.list.length > 0 ? &f->priced : NULL;
     return status;
 }
 
@@ -363,8 +367,8 @@ static void clear_findings(findings *f)
     remat_schedule_clear(&f->best);
 }
 
-/* Where it costs little: no slower than what is improved when it is asked for by name, whose search
- * from another list ends in another place now and then. */
+/* Where it costs little: no slower than what is improved when it is asked for by
+ * name, whose search from another list ends in another place now and then. */
 static remat_status find_by_name(const remat_portfolio *p, const answer_wish *asked, findings *f,
                                  remat_error *error)
 {
@@ -421,7 +425,7 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
     if (status == REMAT_CANCELLED && late && f.best.solver)
         status = REMAT_OK;
     if (!status && !f.best.solver)
-        status = answer_refuse(portfolio, &w, f.floor.bytes, &refusal);
+        status = answer_refuse(portfolio, &w, f.moments, f.floor.bytes, &refusal);
     if (!status)
         status = answer_find_neighbours(portfolio->tables, portfolio->n, problem, w.alignment,
                                         w.host, &f.best, &refusal);
@@ -449,7 +453,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       remat_error *error)
 {
     answer_searches searches = {0};
-    const answer_wish w = {problem, budget, alignment, effort, host, 0, 0, 0, &searches, NULL};
+    const answer_wish w = {problem, budget, alignment, effort, host, 0,
+                           0,       0,      &searches, NULL,   false};
     const remat_status status = answer_schedule(portfolio, &w, ret_schedule, error);
     answer_searches_clear(&searches);
     return status;

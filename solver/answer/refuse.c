@@ -2,6 +2,7 @@
 #include "answer/refuse.h"
 
 #include "answer/best.h"
+#include "answer/by_price.h"
 #include "answer/improving.h"
 #include "answer/over_link.h"
 #include "remat/words.h"
@@ -9,9 +10,26 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Of a joint graph, whose search takes thrice the time of others. */
+static remat_status find_by_price(answer_wish *w, bound_moments *moments, remat_schedule *found,
+                                  remat_error *error)
+{
+    const remat_profile *profile = w->problem->profile;
+    answer_priced priced = {.makespan = 0};
+    if (!profile->joint || !moments)
+        return REMAT_OK;
+    w->bound = bound_moments_in_flight(moments, w->budget, w->problem->in_flight,
+                                       REMAT_FEW_MOMENTS(profile->n_nodes));
+    const remat_status status =
+        w->bound < INFINITY ? answer_by_price(w, moments, &priced, found, error) : REMAT_OK;
+    remat_operations_clear(&priced.list);
+    return status;
+}
+
 /* Whether the first of what auto does finds a list there; *ret_none: it is proven that none is. */
-static remat_status finds(const remat_portfolio *p, const answer_wish *asked, uint64_t budget,
-                          bool *ret_found, bool *ret_none, remat_error *error)
+static remat_status finds(const remat_portfolio *p, const answer_wish *asked,
+                          bound_moments *moments, uint64_t budget, bool *ret_found, bool *ret_none,
+                          remat_error *error)
 {
     remat_schedule found = {0};
     const remat_host host = remat_host_quiet(asked->host);
@@ -25,6 +43,8 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked, ui
     w.effort = !linked ? w.effort : named ? REMAT_QUICK : REMAT_BRIEF;
     remat_status status =
         linked ? answer_mix(p, &w, NULL, &found, error) : answer_find_exactly(p, &w, &found, error);
+    if (!status && !found.solver && w.bound < INFINITY && !linked)
+        status = find_by_price(&w, moments, &found, error);
     *ret_none = w.bound == INFINITY;
     if (!status && !found.solver && !*ret_none && !linked)
         status = answer_improve(p, &w, several ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found, error);
@@ -46,8 +66,9 @@ static int halvings_of(const remat_profile *profile)
 
 /* Closer to the least that will do than the tables know, where that takes no long time. *floor:
  * none fits less. */
-static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, uint64_t *floor,
-                               uint64_t *enough, remat_error *error)
+static remat_status halve_down(const remat_portfolio *p, const answer_wish *w,
+                               bound_moments *moments, uint64_t *floor, uint64_t *enough,
+                               remat_error *error)
 {
     enum { CLOSE = 500 }; /* a part of it */
     const bool proven = !answer_link_moves(w->problem->link) || w->over_link == INFINITY;
@@ -57,7 +78,7 @@ static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, u
          k > 0 && !status && (high - low) > 1 + high / CLOSE; k--) {
         const uint64_t middle = low + (high - low) / 2;
         bool found = false, none = false;
-        status = finds(p, w, middle, &found, &none, error);
+        status = finds(p, w, moments, middle, &found, &none, error);
         *(found ? &high : &low) = middle;
         *floor = none ? middle + 1 : *floor;
     }
@@ -65,8 +86,8 @@ static remat_status halve_down(const remat_portfolio *p, const answer_wish *w, u
     return status;
 }
 
-remat_status answer_refuse(const remat_portfolio *p, const answer_wish *w, uint64_t floor,
-                           remat_error *error)
+remat_status answer_refuse(const remat_portfolio *p, const answer_wish *w, bound_moments *moments,
+                           uint64_t floor, remat_error *error)
 {
     const remat_problem *problem = w->problem;
     const uint64_t budget = w->budget;
@@ -81,7 +102,7 @@ remat_status answer_refuse(const remat_portfolio *p, const answer_wish *w, uint6
         floor = budget + 1;
     remat_status status = answer_least_budget(&choice, &peak, &enough, error);
     if (!status && enough > budget)
-        status = halve_down(p, w, &floor, &enough, error);
+        status = halve_down(p, w, moments, &floor, &enough, error);
     if (status)
         return status;
     if (enough <= budget) /* none has a schedule, or none that fits with its layout */

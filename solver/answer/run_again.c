@@ -11,9 +11,13 @@ typedef struct runner {
     remat_operations *list;
 } runner;
 
-static void want(runner *r, uint32_t v)
+/* A value's node, where it is none of the graph's inputs. */
+static void want(runner *r, uint32_t value)
 {
-    if (v >= r->profile->n_nodes || !r->choice->again[v] || r->done[v])
+    if (!remat_is_result(r->profile, value))
+        return;
+    const uint32_t v = remat_value_node(r->profile, value);
+    if (!r->choice->again[v] || r->done[v])
         return;
     r->done[v] = true;
     r->nodes[r->n++] = v;
@@ -80,17 +84,29 @@ static remat_status go_back(runner *r, uint32_t v)
     return status ? status : remat_push(r->list, REMAT_B, v);
 }
 
+/* F v of a joint graph, and before it what it needs. */
+static remat_status go_on(runner *r, uint32_t v)
+{
+    const remat_node *node = &r->profile->nodes[v];
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        want(r, node->inputs[i]);
+    const remat_status status = run(r, false);
+    return status ? status : push(r, v, false);
+}
+
 remat_status answer_run_again(const remat_profile *profile, const answer_again *choice,
                               remat_operations *list)
 {
-    const uint32_t n = profile->n_nodes;
+    const uint32_t n = profile->n_nodes, first = profile->joint ? choice->turn : n;
     runner r = {.profile = profile, .choice = choice, .list = list};
     r.done = calloc(n, sizeof *r.done);
     r.nodes = malloc(n * sizeof *r.nodes);
     remat_status status = r.done && r.nodes ? REMAT_OK : REMAT_NO_MEMORY;
-    for (uint32_t v = 0; v < n && !status; v++)
+    for (uint32_t v = 0; v < first && !status; v++)
         status = push(&r, v, !choice->again[v]);
-    for (uint32_t v = n; v-- > 0 && !status;)
+    for (uint32_t v = first; v < n && !status; v++)
+        status = go_on(&r, v);
+    for (uint32_t v = n; v-- > 0 && !profile->joint && !status;)
         status = go_back(&r, v);
     free(r.done);
     free(r.nodes);

@@ -8,6 +8,8 @@
 
 enum { TANGENTS = 14, REFINED = 6 };
 
+#define NEARLY_ALL 0.8
+
 #define UNREACHED UINT32_MAX
 
 /* A cut at one price: bound = value; as a line in the price, base + held * price. */
@@ -541,6 +543,19 @@ static double find_end(bound_moments *m, uint32_t *ret_node)
     return (double)p->input_bytes + least;
 }
 
+/* Where the bound is nearly the same for many runs, as from the loss on, the first of them: those
+ * behind it run nothing again. */
+static void find_turn(bound_moments *m)
+{
+    double most = 0;
+    m->turn = m->first;
+    for (uint32_t v = 0; v < m->n; v++)
+        most = fmax(most, m->worth[v]);
+    for (uint32_t v = 0; v < m->n && m->turn == m->first; v++)
+        if (most > 0 && m->worth[v] >= NEARLY_ALL * most)
+            m->turn = v;
+}
+
 /* Moments are counted: that of B b is 2 b and that of its last forward 2 b + 1; of a joint graph
  * b. */
 double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
@@ -573,6 +588,7 @@ double bound_moments_makespan(bound_moments *m, uint64_t budget, uint32_t most)
         if (!best[i].forward)
             m->worth[best[i].node] = here;
     }
+    find_turn(m);
     if (kinds == 2 && m->profile->kind == REMAT_CHAIN && m->n <= BOUND_MOST_STAGES &&
         bound < INFINITY)
         bound = fmax(bound, bound_chain(m, budget, most));
@@ -596,17 +612,39 @@ static void look_at_turn(bound_moments *m, double budget)
     m->capacity = budget - (double)m->profile->input_bytes;
 }
 
+uint32_t bound_moments_turn(const bound_moments *m)
+{
+    return m->turn;
+}
+
+/* Of a joint graph, in the order of the profile: unlike for a bound, all that stands before the
+ * turn has run, and all that stands behind it runs for the first time. */
+static void look_at_joint_turn(bound_moments *m)
+{
+    find_joint_roles(m, m->turn);
+    for (uint32_t v = 0; v < m->n; v++) {
+        m->again[v] = v < m->turn ? m->time[v] : 0;
+        m->role[v] &= (uint8_t) ~(BOUND_RUNS | BOUND_DONE);
+        m->role[v] |= v > m->turn ? BOUND_RUNS : 0;
+    }
+    m->role[m->turn] |= BOUND_DONE;
+}
+
 double bound_moments_again(bound_moments *m, double price, const bool *stays, bool *ret_again,
                            double *ret_held)
 {
+    const uint32_t n = m->profile->joint ? m->turn : m->n; /* others run for the first time */
     double time = 0;
-    look_at_turn(m, 0);
-    for (uint32_t v = 0; v < m->n; v++)
+    if (m->profile->joint)
+        look_at_joint_turn(m);
+    else
+        look_at_turn(m, 0);
+    for (uint32_t v = 0; v < n; v++)
         m->role[v] |= stays[v] || m->profile->nodes[v].once ? BOUND_DONE : 0;
     weigh(m, price < INFINITY ? price : 1, price < INFINITY);
     (void)cut(m, &time, ret_held);
     for (uint32_t v = 0; v < m->n; v++)
-        ret_again[v] = m->flow.level[m->n_values + v] != UNREACHED;
+        ret_again[v] = v < n && m->flow.level[m->n_values + v] != UNREACHED;
     return time;
 }
 

@@ -50,11 +50,15 @@ double bound_moments_makespan(bound_moments *moments, uint64_t budget, uint32_t 
 double bound_moments_in_flight(bound_moments *moments, uint64_t budget, uint32_t in_flight,
                                uint32_t most);
 
-/* Which nodes of a forward profile run again after the turn where a byte held then costs so much
- * time, INFINITY: where bytes alone count; stays: by node, that it does not. Returns the time they
- * take; *ret_held: bytes. */
+/* Which nodes run again after the turn where a byte held then costs so much time, INFINITY: where
+ * bytes alone count; stays: by node, that it does not. Returns the time they take; *ret_held:
+ * bytes. The turn of a joint graph is before the node that bound_moments_turn says: those before it
+ * have run, in the order of the profile, and the others follow. */
 double bound_moments_again(bound_moments *moments, double price, const bool *stays, bool *ret_again,
                            double *ret_held);
+
+/* Of a joint graph, by the bound that was found last. */
+uint32_t bound_moments_turn(const bound_moments *moments);
 
 /* What the others hold at least at every moment, in bytes. */
 uint64_t bound_moments_others(bound_moments *moments, uint32_t in_flight);

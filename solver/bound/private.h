@@ -32,7 +32,7 @@ struct bound_moments {
     uint8_t *role; /* by node and its first result, then by further result */
     uint32_t *from_source, *to_sink; /* by node of the flow: its arcs */
     double *weight;                  /* the same: what y = 1 costs */
-    uint32_t first;                  /* moment to look at first */
+    uint32_t first, turn;            /* moment to look at first; of a joint graph, the turn */
     uint32_t *last;                  /* by value: its last reader, for that */
     uint32_t *rank;                  /* by node: its place by the bytes alive then */
     double *worth;                   /* by node: time that its moment proved; -INFINITY: unknown */

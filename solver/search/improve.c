@@ -38,7 +38,7 @@ static const strength JOINT_EFFORTS[] = {
     {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
     {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
     {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false},
-    {"finish", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false},
+    {"finish", 4, 1, 0, 1, NEAR, 15000, 15000, 40000, false, true},
     {"slow", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
