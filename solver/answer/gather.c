@@ -51,9 +51,7 @@ static bool asks(const remat_solver *solver, const remat_problem *problem, const
     bool chain = problem->profile->kind == REMAT_CHAIN;
     unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
     remat_estimate estimate;
-    const bool mixed = (solver->accepts & REMAT_NEEDS_LINK) && solver->improved &&
-                       problem->profile->n_nodes <= ANSWER_SOME_NODES; /* needs no such start */
-    if (mixed || remat_solver_accepts(solver, problem, NULL) ||
+    if (remat_solver_accepts(solver, problem, NULL) ||
         remat_estimate_table(solver, problem, &estimate, NULL) ||
         ((solver->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
         (estimate.updates > MOST_UPDATES && !solver->improved) ||

@@ -145,6 +145,7 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 #define FAR_UP 1.015    /* of the bound */
 #define OTHER_LIST 0.95 /* of the overhead */
 #define NEARLY 1.005    /* of the bound: what is left to prove */
+#define FAR_OVER_LINK 1.05
 
 /* Whether to search over the link once more. */
 static bool is_far(const answer_wish *w, const remat_schedule *best)
@@ -231,7 +232,7 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     if (!status && best->solver && best->simulation.makespan <= NEARLY * w.bound &&
         may_be_beaten(&w, brief, best)) /* which costs less than what comes then */
         status = answer_mix_on(&w, true, best, error);
-    if (status || !may_be_beaten(&w, brief, best))
+    if (status || w.moves_alone || !may_be_beaten(&w, brief, best))
         return status;
     part.share = WITHOUT_SHARE;
     status = search(p, &w, moments, &without, error);
@@ -367,7 +368,15 @@ static void clear_findings(findings *f)
     remat_schedule_clear(&f->best);
 }
 
-/* Where it costs little: no slower than what is improved when it is asked for by
+/* Over a link, where the bound is far: what a search ends in depends on where it begins. */
+static bool may_be_far(const answer_wish *w, const remat_schedule *best)
+{
+    return w->over_link > 0 && best->solver && w->effort == REMAT_QUICK &&
+           w->problem->profile->n_nodes <= ANSWER_SOME_NODES &&
+           best->simulation.makespan > FAR_OVER_LINK * w->over_link;
+}
+
+/* Where it costs little, or may give much: no slower than what is improved when it is asked for by
  * name, whose search from another list ends in another place now and then. */
 static remat_status find_by_name(const remat_portfolio *p, const answer_wish *asked, findings *f,
                                  remat_error *error)
@@ -375,6 +384,7 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
     remat_status status = REMAT_OK;
     const bool done =
         answer_reaches(&f->best, asked->problem->link ? asked->over_link : asked->bound);
+    const bool far = may_be_far(asked, &f->best);
     const remat_host host = remat_host_quiet(asked->host);
     for (size_t i = 0; i < p->n && p->n > 1 && !done && !status; i++) {
         const remat_solver *solver = remat_table_solver(p->tables[i]);
@@ -385,6 +395,7 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
         answer_wish w = *asked;
         w.host = &host;
         w.bound = 0;
+        w.moves_alone = far;
         findings own = {.moments = NULL};
         status = find(&one, &w, &own, error);
         if (!status && own.best.solver)
@@ -416,8 +427,8 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
         f.floor.bytes = room;
     if (!status && !refused)
         status = find(portfolio, &w, &f, &refusal);
-    if (!status && portfolio->improved && f.floor.bytes <= budget &&
-        problem->profile->n_nodes <= ANSWER_NAMED_NODES)
+    if (!status && portfolio->improved && (linked || f.floor.bytes <= budget) &&
+        (problem->profile->n_nodes <= ANSWER_NAMED_NODES || may_be_far(&w, &f.best)))
         status = find_by_name(portfolio, &w, &f, &refusal);
     if (!status && linked && !refused)
         status = answer_mix_patiently(portfolio, &w, &f.best, &refusal);

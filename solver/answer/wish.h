@@ -34,6 +34,7 @@ typedef struct answer_wish {
     uint32_t series;  /* of the random numbers of remat_improve */
     answer_searches *searches;
     const answer_priced *priced; /* NULL: none */
+    bool moves_alone;            /* over a link: not all of the search without it, too */
 } answer_wish;
 
 /* What a search is asked beside a wish's effort and series. */

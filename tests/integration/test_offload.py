@@ -142,7 +142,7 @@ def test_wrong_links(rematd):
         assert answer.status == 400 and answer.json["field"] == field, (link, answer.body)
     for link in ({"bytes_per_time_unit": 1e-200}, {"bytes_per_time_unit": 1, "latency": 1e200},
                  {"bytes_per_time_unit": 0}, {"to_host": 1e-200, "to_device": 0}):  # slow, but their times are finite
-        for solver in ("pofo", "auto"):
+        for solver in ("pofo", "auto", "offload-greedy", "offload-all", "offload-selective"):
             answer = ask(rematd, summary["profile_id"], "60%", solver=solver, link=link)
             assert answer.status in (200, 422), (link, answer.body)
         moved = [["F", 0], ["O", 0], ["D", 0], ["P", 0]]
@@ -193,3 +193,16 @@ def test_times_that_add_up_to_more_than_numbers_hold(rematd):
     again = [["F", 0], ["D", 0]] * 20 + [["A", 0], ["A", 1], ["B", 1], ["B", 0]]
     answer = rematd.post("/v1/simulations", {"profile": slow, "operations": again})
     assert answer.status == 400 and answer.json["field"] == "operations", answer.body
+
+
+TIGHT = (("siamese-resnet18.flops", 365648798, {"preset": "pcie3-x16"}), ("unet.flops", 1998594303, {"bandwidth": "12GB/s", "shared": True}))
+
+
+@pytest.mark.parametrize("name, budget, link", TIGHT)
+def test_auto_is_not_slower_than_any_that_offloads_near_the_least_budget(rematd, name, budget, link):
+    summary, times = rematd.push(name), {}
+    for solver in ("auto", "interval", "offload-selective", "offload-greedy", "pofo"):
+        answer = ask(rematd, summary["profile_id"], budget, solver=solver, link=link, layout=False)
+        if answer.status == 200:
+            times[solver] = answer.json["makespan"]
+    assert len(times) > 2 and times["auto"] == min(times.values()), times
