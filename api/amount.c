@@ -52,8 +52,14 @@ bool api_split_rate(const char *text, double *ret_number, double *ret_unit)
     if (!api_split_amount(text, ret_number, &unit) || !slash || strcmp(slash, "/s") != 0 ||
         slash < unit || slash - unit >= (ptrdiff_t)sizeof bytes)
         return false;
-    memcpy(bytes, unit, (size_t)(slash - unit));
-    *ret_unit = api_amount_unit(bytes);
+    const size_t length = (size_t)(slash - unit);
+    memcpy(bytes, unit, length);
+    const bool bits = length >= 3 && strcmp(bytes + length - 3, "bit") == 0;
+    if (bits)
+        bytes[length - 3] = '\0';
+    const bool unclear =
+        length > 0 && bytes[length - 1] == 'b'; /* who writes Gb/s means bits mostly */
+    *ret_unit = unclear ? 0 : api_amount_unit(bytes) / (bits ? 8 : 1);
     return true;
 }
 

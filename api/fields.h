@@ -69,7 +69,8 @@ bool api_split_amount(const char *text, double *ret_number, const char **ret_uni
 /* Number of bytes in the unit that text names, 0 if it names none. */
 double api_amount_unit(const char *text);
 
-/* "12GB/s": 12, and the bytes of its unit (0: none that is known). False: it is no rate. */
+/* "12GB/s" or "96Gbit/s": the number, and the bytes of its unit (0: none that is known, or a
+ * lower-case b, which is a bit to some and a byte to others). False: it is no rate. */
 bool api_split_rate(const char *text, double *ret_number, double *ret_unit);
 
 #endif

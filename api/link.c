@@ -82,7 +82,7 @@ static remat_status rate_decode(const json_t *json, const char *field, const rem
             return remat_fail(
                 error, REMAT_INVALID, field,
                 "%s is \"%.40s\"; its unit is none of B, K, M, G, T (of 1000), Ki, Mi, "
-                "Gi, Ti (of 1024), each with or without B, a second: /s",
+                "Gi, Ti (of 1024), each with or without B, or with bit, a second: GB/s, Gbit/s",
                 field, text);
         if (seconds == 0)
             return remat_fail(error, REMAT_INVALID, field,

@@ -172,21 +172,23 @@ remat_status api_routing_decode(const json_t *json, remat_routing *ret_routing, 
 static const struct {
     const char *type, *model;
     bool qkv_bias, qk_norm;
-    bool tied; /* where the config does not say */
-} kinds[] = {{"llama", "llama3-8b", false, false, false},
-             {"mistral", "llama3-8b", false, false, false},
-             {"mixtral", "llama3-8b", false, false, false},
-             {"qwen2", "llama3-8b", true, false, false},
-             {"qwen3", "llama3-8b", false, true, false},
-             {"qwen3_moe", "llama3-8b", false, true, false},
-             {"gemma", "gemma-2b", false, false, true},
-             {"gemma2", "gemma2-2b", false, false, true},
-             {"gemma3_text", "gemma3-1b", false, true, true},
-             {"deepseek_v2", "deepseek-v2-lite", false, false, false},
-             {"deepseek_v3", "deepseek-v2-lite", false, false, false},
-             {"gpt2", "gpt2", false, false, false},
-             {"bloom", "bloom-7b1", false, false, true},
-             {"bert", "bert-base", false, false, false}};
+    bool tied;               /* where the config does not say */
+    uint32_t kv_heads, head; /* where it has no such member (configuration_NAME.py); 0: as many as
+                                heads; hidden / heads */
+} kinds[] = {{"llama", "llama3-8b", false, false, false, 0, 0},
+             {"mistral", "llama3-8b", false, false, false, 8, 0},
+             {"mixtral", "llama3-8b", false, false, false, 8, 0},
+             {"qwen2", "llama3-8b", true, false, false, 32, 0},
+             {"qwen3", "llama3-8b", false, true, false, 32, 128},
+             {"qwen3_moe", "llama3-8b", false, true, false, 4, 0},
+             {"gemma", "gemma-2b", false, false, true, 16, 256},
+             {"gemma2", "gemma2-2b", false, false, true, 4, 256},
+             {"gemma3_text", "gemma3-1b", false, true, true, 4, 256},
+             {"deepseek_v2", "deepseek-v2-lite", false, false, false, 0, 0},
+             {"deepseek_v3", "deepseek-v2-lite", false, false, false, 0, 0},
+             {"gpt2", "gpt2", false, false, false, 0, 0},
+             {"bloom", "bloom-7b1", false, false, true, 0, 0},
+             {"bert", "bert-base", false, false, false, 0, 0}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static int kind_of(const json_t *json, remat_error *error)
@@ -275,6 +277,17 @@ static remat_status read_members(const json_t *json, unsigned whose, remat_netwo
     return status;
 }
 
+/* types: names, each with a space behind it; NULL: all. */
+static bool is_of(const char *type, const char *types)
+{
+    char word[24];
+    if (!types)
+        return true;
+    snprintf(word, sizeof word, "%s ", type);
+    const char *at = strstr(types, word);
+    return at && (at == types || at[-1] == ' ');
+}
+
 /* Members of some kinds alone; what is left out or null where it may be is not there. */
 static remat_status read_own(const json_t *json, const char *type, remat_network_sizes *z,
                              remat_error *error)
@@ -300,17 +313,44 @@ static remat_status read_own(const json_t *json, const char *type, remat_network
                    {deepseek, "qk_nope_head_dim", true, &z->plain_head},
                    {deepseek, "qk_rope_head_dim", true, &z->rotated_head},
                    {deepseek, "v_head_dim", true, &z->value_head}};
-    char word[24];
     remat_status status = REMAT_OK;
-    snprintf(word, sizeof word, "%s ", type);
     for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++) {
         const json_t *value = json_object_get(json, members[i].member);
-        const char *at = strstr(members[i].types, word);
         const bool there = value && !json_is_null(value);
-        if (at && (at == members[i].types || at[-1] == ' ') && (there || members[i].required))
+        if (is_of(type, members[i].types) && (there || members[i].required))
             status = read_member(json, members[i].member, 0, members[i].to, error);
     }
     return status;
+}
+
+/* What a config may say, and is not planned: a model of other sizes. types: whose, or all. */
+static remat_status check_planned(const json_t *json, const char *type, remat_error *error)
+{
+    static const struct {
+        const char *types, *member, *planned;
+    } members[] = {{NULL, "mlp_bias", "false"},
+                   {NULL, "use_sliding_window", "false"},
+                   {NULL, "add_cross_attention", "false"},
+                   {"qwen3_moe ", "decoder_sparse_step", "1"},
+                   {"qwen3_moe ", "mlp_only_layers", "[]"},
+                   {"deepseek_v2 deepseek_v3 ", "moe_layer_freq", "1"},
+                   {"gpt2 bert ", "tie_word_embeddings", "true"},
+                   {"bert ", "type_vocab_size", "2"}};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const json_t *value = json_object_get(json, members[i].member);
+        char field[80];
+        if (!is_of(type, members[i].types) || !value || json_is_null(value))
+            continue;
+        json_t *planned = json_loads(members[i].planned, JSON_DECODE_ANY, NULL);
+        const bool same = planned && json_equal(value, planned);
+        json_decref(planned);
+        snprintf(field, sizeof field, "config.%s", members[i].member);
+        if (!same)
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s is other than %s, which is not planned yet", field,
+                              members[i].planned);
+    }
+    return REMAT_OK;
 }
 
 static remat_status read_llama(const json_t *json, int kind, remat_network_sizes *z,
@@ -318,9 +358,12 @@ static remat_status read_llama(const json_t *json, int kind, remat_network_sizes
 {
     bool tied = false, biased = false;
     const json_t *head = json_object_get(json, "head_dim");
-    remat_status status = read_member(json, "num_key_value_heads", z->heads, &z->kv_heads, error);
-    if (!status && head && !json_is_null(head))
-        status = read_member(json, "head_dim", 0, &z->head, error);
+    const bool left_out =
+        !json_object_get(json, "num_key_value_heads"); /* null: as many as heads */
+    const uint32_t usual = left_out && kinds[kind].kv_heads ? kinds[kind].kv_heads : z->heads;
+    remat_status status = read_member(json, "num_key_value_heads", usual, &z->kv_heads, error);
+    if (!status && head ? !json_is_null(head) : kinds[kind].head > 0)
+        status = read_member(json, "head_dim", kinds[kind].head, &z->head, error);
     if (!status)
         status = read_choice(json, "tie_word_embeddings", kinds[kind].tied, &tied, error);
     if (!status)
@@ -359,6 +402,8 @@ remat_status api_config_decode(const json_t *json, const char **ret_model,
                                                                     : OF_OTHERS;
     const bool llama = whose == OF_OTHERS && strcmp(kinds[kind].model, "bert-base") != 0;
     remat_status status = read_members(json, whose, settings, &positions, error);
+    if (!status)
+        status = check_planned(json, kinds[kind].type, error);
     if (!status && llama)
         status = read_llama(json, kind, &settings->sizes, error);
     if (status)

@@ -126,7 +126,7 @@ def test_wrong_links(rematd):
     summary = rematd.push("resnet50.cpu.chain")
     bare = ask(rematd, summary["profile_id"], "50%", solver="pofo")
     assert bare.status == 422 and bare.json["field"] == "link"
-    for link, field in (({}, "link"), ({"preset": "floppy"}, "link.preset"), ({"bandwidth": "fast"}, "link.bandwidth"),
+    for link, field in (({}, "link"), ({"preset": "floppy"}, "link.preset"), ({"bandwidth": "fast"}, "link.bandwidth"), ({"bandwidth": "5Gb/s"}, "link.bandwidth"),
                         ({"bytes_per_time_unit": -1}, "link.bytes_per_time_unit"), ({"to_host": 3}, "link.to_device"),
                         ({"to_device": 3}, "link.to_host"), ({"latency": 3}, "link"),
                         ({"preset": "pcie3-x16", "bandwidth": "1GB/s"}, "link.bandwidth"), ({"speed": 3}, "link.speed"),
@@ -206,3 +206,9 @@ def test_auto_is_not_slower_than_any_that_offloads_near_the_least_budget(rematd,
         if answer.status == 200:
             times[solver] = answer.json["makespan"]
     assert len(times) > 2 and times["auto"] == min(times.values()), times
+
+
+def test_bits_are_an_eighth(rematd):
+    summary = rematd.push("resnet50.cpu.chain")
+    bits, whole = (ask(rematd, summary["profile_id"], "60%", link={"bandwidth": rate}).json for rate in ("24Gbit/s", "3GB/s"))
+    assert bits["makespan"] == whole["makespan"]

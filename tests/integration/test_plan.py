@@ -523,6 +523,12 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
     ({"attention_bias": True}, "config.attention_bias", "not planned yet"), ({"attention_bias": 1}, "config.attention_bias", "true or false"),
     ({"tie_word_embeddings": "no"}, "config.tie_word_embeddings", "true or false"), ({"model_type": 7}, "config.model_type", "a string"),
+    ({"mlp_bias": True}, "config.mlp_bias", "not planned yet"), ({"use_sliding_window": True}, "config.use_sliding_window", "not planned yet"),
+    ({"model_type": "qwen3_moe", "mlp_only_layers": [1]}, "config.mlp_only_layers", "other than []"),
+    ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, "config.decoder_sparse_step", "other than 1"),
+    ({**DEEPSEEK, "moe_layer_freq": 2}, "config.moe_layer_freq", "not planned yet"),
+    ({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64, "tie_word_embeddings": False},
+     "config.tie_word_embeddings", "other than true"), ({"add_cross_attention": True}, "config.add_cross_attention", "not planned yet"),
     ({"head_dim": "64"}, "config.head_dim", "number"), ({"head_dim": 1.5}, "config.head_dim", "whole"),
     ({"head_dim": 1e300}, "config.head_dim", "whole"),
     ({**DEEPSEEK, "kv_lora_rank": None}, "config.kv_lora_rank", "missing"),
@@ -531,6 +537,21 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
 def test_bad_configs_name_their_field(rematd, change, field, says):
     refused = rematd.post("/v1/plans", {"config": {**QWEN3, **change}, "batch": 1, "device": "h200"})
     assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
+
+
+def test_a_config_without_a_member_is_what_transformers_makes_of_it(rematd):
+    """configuration_qwen3.py and its like: 32 heads of keys and values, of 128."""
+    def parameters(config):
+        made = rematd.post("/v1/plans", {"config": config, "batch": 1, "sequence": 64, "device": "h200", "sweep": False, "wait": 300})
+        assert made.status == 200, made.body
+        return made.json["parameters"]
+
+    small = {"hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 32, "intermediate_size": 1024, "vocab_size": 1000,
+             "max_position_embeddings": 512, "tie_word_embeddings": False}
+    for kind, usual in (("qwen3", {"num_key_value_heads": 32, "head_dim": 128}), ("mistral", {"num_key_value_heads": 8, "head_dim": 16}),
+                        ("gemma2", {"num_key_value_heads": 4, "head_dim": 256})):
+        assert parameters({"model_type": kind, **small}) == parameters({"model_type": kind, **small, **usual}), kind
+    assert parameters({"model_type": "mistral", **small, "num_key_value_heads": None}) == parameters({"model_type": "llama", **small})
 
 
 def test_bad_files_say_what_is_wrong(write):  # noqa: F811
