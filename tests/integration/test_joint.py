@@ -206,3 +206,14 @@ def test_an_output_that_comes_back_is_waited_for(rematd):
         "profile": joint(node("a", time=2, size=8), outputs=["a"]), "operations": [["F", 0], ["O", 0], ["D", 0], ["P", 0]],
         "link": {"to_host": 2, "to_device": 1}}).json
     assert answer["valid"] and answer["makespan"] == 14 and answer["idle_time"] == 12
+
+
+@pytest.mark.parametrize("name", ("gpt.joint", "resnet50.joint"))
+def test_a_quick_answer_is_near_the_bound_and_a_refusal_says_what_will_do(name):
+    path = PROFILES / f"{name}.json"
+    for budget in ("50%", "70%"):
+        answer = solve(path, budget)
+        assert answer["makespan"] <= 1.002 * answer["lower_bound"], budget
+    refused = json.loads(remat("solve", "--local", "--json", "--no-layout", "-b", "5%", path, code=1).stderr)
+    served = solve(path, refused["minimum_budget"])
+    assert served["peak"] <= refused["minimum_budget"] and refused["proven_minimum"] <= refused["minimum_budget"]
