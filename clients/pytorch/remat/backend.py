@@ -158,7 +158,8 @@ class Backend:
         if not any(isinstance(size, torch.SymInt) for v in given for t in (v, getattr(v, "_base", None)) for size in getattr(t, "shape", [t])):
             compile_as(_kind(example, False), example)
         elif self.inner is None:
-            with contextlib.suppress(Exception):  # then it is traced for each: what is wrong with a model is said of it with numbers
+            with contextlib.suppress(Exception), warnings.catch_warnings():  # then it is traced for each: what is wrong is said with numbers
+                warnings.filterwarnings("ignore", "Error detected in")  # AOTAutograd traces in torch's anomaly mode
                 open_graph = _Open(self, module, example)
         return run
 
@@ -188,8 +189,7 @@ class Backend:
         budget = bytes_of(self.amount(), whole) - self.question["reserved"]
         taken = lists.take(profile, budget)
         if taken is None:
-            ahead = lists.ahead(profile, budget)
-            schedule, order = self.order(profile, whole, ahead + self.question["reserved"] if ahead < budget else None)
+            schedule, order = self.order(profile, whole)
             lists.add(profile, order, budget, True)
             return schedule, order
         lists.add(profile, taken, budget, False)
@@ -198,12 +198,8 @@ class Backend:
                 "store_all_peak": whole, "makespan": lengths.time_of(profile, taken),
                 "overhead": lengths.time_of(profile, taken) / seconds - 1 if seconds else 0.0, "operations": sharing.operations_of(taken)}, taken
 
-    def order(self, profile: Dict[str, Any], whole: int, ahead: Optional[int]) -> Tuple[Dict[str, Any], List[sharing.Run]]:
-        """The schedule of a joint profile, and its runs. whole: bytes where nothing is computed twice. ahead: a budget that is tried
-        first. Raises BudgetError, ServiceError."""
-        if ahead is not None:
-            with contextlib.suppress(BudgetError):
-                return self._ask(profile, ahead)
+    def order(self, profile: Dict[str, Any], whole: int) -> Tuple[Dict[str, Any], List[sharing.Run]]:
+        """The schedule of a joint profile, and its runs. whole: bytes where nothing is computed twice. Raises BudgetError, ServiceError."""
         amount, key = self.amount(), hashlib.sha256(json.dumps(profile, sort_keys=True).encode()).hexdigest()
         if self.more and self.least.get(key, 0) > bytes_of(amount, whole):
             amount = self.least[key]  # to find out again that there is nothing below takes long

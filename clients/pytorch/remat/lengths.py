@@ -7,17 +7,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from . import sharing
 
-APART = 0.15  # how much more of what storing everything takes a budget may be, than it was where a list was made
+APART = 0.02  # how much more of what storing everything takes a budget may be, than it was where a list was made
 NEAR = 1.03  # of the time of storing everything, with which a list is as good as one of its own
-AHEAD = 0.9  # of the budget, for which lists are made once larger shapes have come twice
 
 
 class Known(NamedTuple):
-    """A shape with its list. solved: the list was made for it. share: the budget, of what storing everything takes. structure: of the profile."""
+    """A shape with its list. share: the budget, of what storing everything takes. structure: of the profile."""
 
     profile: Dict[str, Any]
     order: List[sharing.Run]
-    solved: bool
     share: float
     structure: Any
 
@@ -56,17 +54,12 @@ class Lists:
         near = time_of(profile, best.order) <= NEAR * time_of(profile, plain)
         return best.order if near or budget / whole - best.share <= APART else None
 
-    def ahead(self, profile: Dict[str, Any], budget: int) -> int:
-        """For what a list of this shape is to be made: less than the budget, where shapes grow from batch to batch."""
-        smaller = [k for k in self._of(profile) if k.solved and _is_within(k.profile, profile)]
-        return int(AHEAD * budget) if len(smaller) > 1 else budget
-
     def add(self, profile: Dict[str, Any], order: Sequence[sharing.Run], budget: int, solved: bool) -> None:
         if not solved and any(_is_within(profile, k.profile) for k in self._of(profile)):
             return  # nothing that a larger one does not say
         whole = self._peak(profile, range(len(profile["nodes"])))
         shares = [k.share for k in self._known if k.order == list(order)]  # of where the list was made
-        self._known.append(Known(profile, list(order), solved, shares[0] if shares and not solved else budget / whole, _structure(profile)))
+        self._known.append(Known(profile, list(order), shares[0] if shares and not solved else budget / whole, _structure(profile)))
 
     def _peak(self, profile: Dict[str, Any], order: Sequence[sharing.Run]) -> int:
         return sharing.peak_in_flight(profile, order, self._in_flight)

@@ -314,6 +314,28 @@ def test_nothing_of_a_graph_wants_a_gradient(server, traces):
     assert len(traces) == 1
 
 
+class Stretched(nn.Module):
+    """AOTAutograd cannot trace its backward with sizes left open, and says so in torch's anomaly mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.slope, self.up = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.PReLU(), nn.ConvTranspose2d(8, 8, 2, stride=2)
+
+    def forward(self, x):
+        x = F.max_pool2d(self.slope(self.norm(self.conv(x))), 2)
+        return F.interpolate(self.up(x), scale_factor=1.5, mode="bilinear").mean((2, 3))
+
+
+@pytest.mark.core
+@pytest.mark.filterwarnings("error:Error detected in")
+def test_a_trace_that_fails_says_nothing(server):
+    model, plain = pair(Stretched)
+    remat.fit(model, torch.randn(4, 3, 16, 16), "1GiB", server=server)
+    for size in ((4, 3, 12, 20), (3, 3, 9, 11), (1, 3, 14, 14)):
+        image = torch.randn(size)
+        assert_same(*(numbers(each, image, 0) for each in (model, plain)), size)
+
+
 WAYS = {
     "a size as a tensor": lambda x, n: x * torch.tensor([n, 2 * n]).sum() + torch.full((1,), n),
     "numbers up to it": lambda x, n: x + torch.arange(n)[:, None] / n + torch.linspace(0, 1, n)[:, None] * n ** 0.5 + math.sqrt(n),
