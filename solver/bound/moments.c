@@ -614,7 +614,7 @@ static void look_at_turn(bound_moments *m, double budget)
 
 uint32_t bound_moments_turn(const bound_moments *m)
 {
-    return m->turn;
+    return m->profile->joint ? m->turn : m->n - 1;
 }
 
 /* Of a joint graph, in the order of the profile: unlike for a bound, all that stands before the

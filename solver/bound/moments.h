@@ -57,7 +57,7 @@ double bound_moments_in_flight(bound_moments *moments, uint64_t budget, uint32_t
 double bound_moments_again(bound_moments *moments, double price, const bool *stays, bool *ret_again,
                            double *ret_held);
 
-/* Of a joint graph, by the bound that was found last. */
+/* The last node; of a joint graph by the bound that was found last. */
 uint32_t bound_moments_turn(const bound_moments *moments);
 
 /* What the others hold at least at every moment, in bytes. */
