@@ -103,7 +103,9 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
     const double gaps = 100 * q->device.fragmentation[q->step.compiled];
     const bool several = remat_step_ranks(&q->step) > 1;
     if (gaps > 0)
-        assume(&list, "gaps: of a filled device the allocator reserves %g %% beyond what is asked of it", gaps);
+        assume(&list,
+               "gaps: of a filled device the allocator reserves %g %% beyond what is asked of it",
+               gaps);
     if (graph && q->settings.kernels != REMAT_EAGER)
         assume(&list, "kernels: %s", kernels[q->settings.kernels]);
     if (q->step.float8)

@@ -126,7 +126,8 @@ def test_wrong_links(rematd):
     summary = rematd.push("resnet50.cpu.chain")
     bare = ask(rematd, summary["profile_id"], "50%", solver="pofo")
     assert bare.status == 422 and bare.json["field"] == "link"
-    for link, field in (({}, "link"), ({"preset": "floppy"}, "link.preset"), ({"bandwidth": "fast"}, "link.bandwidth"), ({"bandwidth": "5Gb/s"}, "link.bandwidth"),
+    for link, field in (({}, "link"), ({"preset": "floppy"}, "link.preset"), ({"bandwidth": "fast"}, "link.bandwidth"),
+                        ({"bandwidth": "5Gb/s"}, "link.bandwidth"),
                         ({"bytes_per_time_unit": -1}, "link.bytes_per_time_unit"), ({"to_host": 3}, "link.to_device"),
                         ({"to_device": 3}, "link.to_host"), ({"latency": 3}, "link"),
                         ({"preset": "pcie3-x16", "bandwidth": "1GB/s"}, "link.bandwidth"), ({"speed": 3}, "link.speed"),
