@@ -90,6 +90,7 @@ class Backend:
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.calls: List[Piece] = []  # of the latest step of what fit made
         self.breaks = list(breaks)
+        self.refused: Dict[str, Tuple[str, Optional[int]]] = {}  # what was, by question, and what was said
         self.__name__ = "remat"
 
     # ---- what Dynamo calls ----
@@ -216,8 +217,15 @@ class Backend:
         question = {**self.question, "budget": budget}
         key = hashlib.sha256(json.dumps([FORMAT, profile, question], sort_keys=True).encode()).hexdigest()
         schedule = self.cache.get(key, "operations")
+        if key in self.refused:  # again, by a loop that skips such batches: to find that out takes longest
+            raise BudgetError(*self.refused[key])
         if schedule is None:
-            schedule = self._solved(profile, question)
+            try:
+                schedule = self._solved(profile, question)
+            except BudgetError as error:
+                if self.budget != "auto":
+                    self.refused[key] = str(error), error.minimum_budget
+                raise
             if self.budget != "auto" and "cut_short" not in schedule:  # every start has another; another day a better one
                 self.cache.put(key, schedule)
         return schedule, sharing.runs_of(schedule["operations"])

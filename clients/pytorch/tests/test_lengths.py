@@ -185,6 +185,21 @@ def test_a_model_with_an_lstm_keeps_its_schedule_past_64_lengths(server):
     assert model.forward.pieces
 
 
+@pytest.mark.core
+def test_what_was_refused_is_not_asked_again(server, monkeypatch):
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(6)))
+    remat.fit(model, torch.randn(64, 16), "80%", server=server)
+    backend, asked = model.forward.backend, []
+    schedule = backend.client.schedule
+    monkeypatch.setattr(backend.client, "schedule", lambda *args, **more: asked.append(more) or schedule(*args, **more))
+    said = []
+    for _ in range(3):
+        with pytest.raises(remat.BudgetError) as caught:
+            model(torch.randn(4096, 16))
+        said.append((str(caught.value), caught.value.minimum_budget))
+    assert len(asked) == 1 and len(set(said)) == 1 and said[0][1] > model.forward.schedule["budget"]
+
+
 def profile(scale, names="abcd"):
     """A chain whose last node reads the first, too."""
     nodes = [{"id": name, "op": "x", "inputs": [names[i - 1]] * (i > 0) + [names[0]] * (i == 3), "time": 10.0 * scale,
