@@ -102,10 +102,10 @@ test('equal blocks fold into one box, unfold by a step each, and fold again', as
       if (!/^h_0 … 11/.test(await caption(page))) continue;
       await page.mouse.down();
       await page.mouse.up();
-      await unfolded(18);
+      await page.waitForTimeout(200); /* a drawing that has just moved puts another box there */
       break;
     }
-  assert.equal(await boxes(page), 18);
+  await unfolded(18);
   await closePage(page);
 });
 

