@@ -362,7 +362,7 @@ static remat_status read_llama(const json_t *json, int kind, remat_network_sizes
         !json_object_get(json, "num_key_value_heads"); /* null: as many as heads */
     const uint32_t usual = left_out && kinds[kind].kv_heads ? kinds[kind].kv_heads : z->heads;
     remat_status status = read_member(json, "num_key_value_heads", usual, &z->kv_heads, error);
-    if (!status && head ? !json_is_null(head) : kinds[kind].head > 0)
+    if (!status && (head ? !json_is_null(head) : kinds[kind].head > 0))
         status = read_member(json, "head_dim", kinds[kind].head, &z->head, error);
     if (!status)
         status = read_choice(json, "tie_word_embeddings", kinds[kind].tied, &tied, error);

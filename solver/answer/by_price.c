@@ -279,9 +279,7 @@ static remat_status cheapen_joint(pricing *p, remat_error *error)
         status = look(p, &fits, error);
         copy_cut(p, &p->chosen[AGAIN], fits ? &p->high : &p->low);
     }
-    if (status || !fits)
-        return status;
-    return cheapen(p, AGAIN, error);
+    return status || !fits ? status : cheapen(p, AGAIN, error);
 }
 
 /* With that distance at the turn, and in groups within them 1. */

@@ -384,7 +384,6 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
     remat_status status = REMAT_OK;
     const bool done =
         answer_reaches(&f->best, asked->problem->link ? asked->over_link : asked->bound);
-    const bool far = may_be_far(asked, &f->best);
     const remat_host host = remat_host_quiet(asked->host);
     for (size_t i = 0; i < p->n && p->n > 1 && !done && !status; i++) {
         const remat_solver *solver = remat_table_solver(p->tables[i]);
@@ -395,7 +394,7 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
         answer_wish w = *asked;
         w.host = &host;
         w.bound = 0;
-        w.moves_alone = far;
+        w.moves_alone = w.problem->profile->n_nodes > ANSWER_NAMED_NODES;
         findings own = {.moments = NULL};
         status = find(&one, &w, &own, error);
         if (!status && own.best.solver)
@@ -427,7 +426,7 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
         f.floor.bytes = room;
     if (!status && !refused)
         status = find(portfolio, &w, &f, &refusal);
-    if (!status && portfolio->improved && (linked || f.floor.bytes <= budget) &&
+    if (!status && portfolio->improved && (f.floor.bytes <= budget || (linked && f.best.solver)) &&
         (problem->profile->n_nodes <= ANSWER_NAMED_NODES || may_be_far(&w, &f.best)))
         status = find_by_name(portfolio, &w, &f, &refusal);
     if (!status && linked && !refused)

@@ -520,6 +520,7 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"model_type": None, "_class_name": "DiTTransformer2DModel"}, "config._class_name", "dit-xl2"),
     ({"hidden_size": None}, "config.hidden_size", "missing"), ({"hidden_size": "x"}, "config.hidden_size", "number"),
     ({"vocab_size": 10**12}, "config.vocab_size", "16777216"), ({"num_hidden_layers": 10**6}, "layers", "200"),
+    ({"num_key_value_heads": "x"}, "config.num_key_value_heads", "number"),
     ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
     ({"attention_bias": True}, "config.attention_bias", "not planned yet"), ({"attention_bias": 1}, "config.attention_bias", "true or false"),
     ({"tie_word_embeddings": "no"}, "config.tie_word_embeddings", "true or false"), ({"model_type": 7}, "config.model_type", "a string"),
