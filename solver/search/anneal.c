@@ -7,7 +7,7 @@
 
 #define NONE INTERVAL_NONE
 
-enum { TRIES = 8, PERIOD = 64, DEEPER = 25, FEW_RUNS = 15, REORDERINGS = 16 };
+enum { TRIES = 8, PERIOD = 64, DEEPER = 25, FEW_RUNS = 15, REORDERINGS = 16, FINEST = 1024 };
 
 static uint32_t random_run(interval_search *s)
 {
@@ -213,11 +213,12 @@ void interval_anneal_joint(interval_search *s, uint64_t work, const interval_ram
 
 /* ---- the least peak of an order ---- */
 
-void interval_reorder(interval_search *s, uint64_t work)
+void interval_reorder(interval_search *s, double least, uint64_t work)
 {
     interval_timeline *t = s->timeline;
     const interval_tasks *tasks = t->tasks;
     double bytes = 0, peak = interval_peak(t), step = peak / 16, time = interval_time(t);
+    const double finest = peak / FINEST;
     for (uint32_t v = 0; v < tasks->n_values; v++)
         bytes += tasks->bytes[v] / tasks->n_values;
     /* a byte past the budget during one run is worth 1: the temperature is in bytes */
@@ -227,7 +228,11 @@ void interval_reorder(interval_search *s, uint64_t work)
     s->best_time = INFINITY;
     interval_keep_best(s);
     s->enough = time * (1 + 1e-9);
-    for (uint64_t end = t->work + work; t->work < end && step >= 1 && !t->failed;) {
+    for (uint64_t end = t->work + work; t->work < end && step >= finest && !t->failed;) {
+        if (peak - step < least) {
+            step /= 2;
+            continue;
+        }
         s->best_time = INFINITY;
         s->best_runs = SIZE_MAX;
         interval_set_budget(t, peak - step);

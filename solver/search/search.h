@@ -73,7 +73,7 @@ typedef struct interval_ramp {
 void interval_anneal_joint(interval_search *search, uint64_t work, const interval_ramp *ramp);
 
 /* Moves runs until the list that the timeline holds, in which each runs once, has a peak as small
- * as is found; it is the best list then. */
-void interval_reorder(interval_search *search, uint64_t work);
+ * as is found, to about a thousandth; it is the best list then. No order has a peak below least. */
+void interval_reorder(interval_search *search, double least, uint64_t work);
 
 #endif
