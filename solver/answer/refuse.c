@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of a joint graph, whose search takes thrice the time of others. */
+/* Of a joint graph. */
 static remat_status find_by_price(answer_wish *w, bound_moments *moments, remat_schedule *found,
                                   remat_error *error)
 {
@@ -35,6 +35,7 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked,
     const remat_host host = remat_host_quiet(asked->host);
     const bool linked = answer_link_moves(asked->problem->link);
     const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
+    const bool joint = asked->problem->profile->joint;  /* whose search takes thrice the time */
     const bool several = asked->problem->in_flight > 1; /* which are not searched exactly */
     answer_wish w = *asked;
     w.host = &host;
@@ -47,7 +48,8 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked,
         status = find_by_price(&w, moments, &found, error);
     *ret_none = w.bound == INFINITY;
     if (!status && !found.solver && !*ret_none && !linked)
-        status = answer_improve(p, &w, several ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found, error);
+        status = answer_improve(p, &w, several || joint ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found,
+                                error);
     *ret_found = found.solver != NULL;
     remat_schedule_clear(&found);
     return status;

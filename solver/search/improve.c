@@ -15,11 +15,14 @@ enum {
     MANY_NODES = 600,
     MANY_JOINT_NODES = 1000,
     TOO_MANY_NODES = 2400,
-    ROOMY_SHARE = 3 /* one chain of so many begins with room for the versions of states */
+    SURE_EPOCHS = 2, /* of a joint graph, before it is hopeless */
+    ROOMY_SHARE = 3  /* one chain of so many begins with room for the versions of states */
 };
 
 #define QUICK_SHARE 0.15 /* of a thorough search's moves */
 #define NEAR 5e-4        /* of the bound */
+#define LITTLE_LESS 1e-3 /* of the least peak */
+#define NEAR_FIT 1e-2    /* of the budget, above it: worth all epochs */
 #define LEAST_HOPE 0.25  /* of the budget, above it: less falls to it yet */
 
 /* By remat_effort. */
@@ -34,12 +37,12 @@ static const strength EFFORTS[] = {{"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, 
  * second chain does all three. Of 44 questions the others bettered 2, by 0.03 % together, after
  * their first epoch. */
 static const strength JOINT_EFFORTS[] = {
-    {"quick", 4, 6, 0, 3, NEAR, 40000, 40000, 160000, true, false},
+    {"quick", 4, 6, 0, 3, NEAR, 40000, 40000, 160000, true, true},
     {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
     {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
-    {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false},
+    {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, true},
     {"finish", 4, 1, 0, 1, NEAR, 15000, 15000, 40000, false, true},
-    {"slow", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, false}};
+    {"slow", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, true}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -207,18 +210,32 @@ static bool goes_on(const improvement *m, uint32_t epoch, uint32_t stale)
     return unfit && stale == 0 && epoch <= s->epochs + s->mending;
 }
 
-/* Whether nothing will be found to fit: of many nodes a chain walks so few that it ends near where
- * it began. A thorough search goes on, and that of a joint graph, whose memory falls late. */
-static bool is_hopeless(const improvement *m, uint32_t epoch)
+/* Of the chains; 0 where a list fits, if not with its layout. */
+static double least_peak(const improvement *m)
 {
     double least = INFINITY;
-    if (epoch == 0 || !m->effort->gives_up || m->profile->n_nodes <= MANY_NODES)
-        return false;
     for (uint32_t i = 0; i < m->n_chains; i++) {
         const interval_search *s = &m->chains[i].search;
         least = fmin(least, s->best.length > 0 ? 0 : interval_peak(s->timeline));
     }
-    return least > (1 + fmax(1.0 / epoch, LEAST_HOPE)) * (double)m->budget;
+    return least;
+}
+
+/* Whether nothing will be found to fit, which a thorough search does not ask. Of many nodes a chain
+ * walks so few that it ends near where it began. Of a joint graph, whose memory falls late, a list
+ * fits within a few epochs or, mostly, never: once one of them brings a least peak no lower that is
+ * not near. */
+static bool is_hopeless(improvement *m, uint32_t epoch)
+{
+    const double before = m->least, least = least_peak(m);
+    m->least = fmin(before, least);
+    if (epoch == 0 || !m->effort->gives_up)
+        return false;
+    if (m->profile->joint)
+        return epoch >= SURE_EPOCHS && least >= before * (1 - LITTLE_LESS) &&
+               least > (1 + NEAR_FIT) * (double)m->budget;
+    return m->profile->n_nodes > MANY_NODES &&
+           least > (1 + fmax(1.0 / epoch, LEAST_HOPE)) * (double)m->budget;
 }
 
 static remat_status search(improvement *m)
@@ -316,7 +333,7 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
     m->hot = 0.1 * mean;
     m->cold = 0.003 * mean;
     m->price = first_price(m);
-    m->served = INFINITY;
+    m->served = m->least = INFINITY;
     for (uint32_t i = 0; i < m->n_chains; i++) {
         /* of patient ones the first are as they would be without a start */
         const bool from_start = effort == REMAT_PATIENT  ? i >= m->n_chains / 2

@@ -15,7 +15,7 @@ typedef struct strength {
     uint64_t anneal, neighbourhoods; /* work of a chain in an epoch, for each node up to many */
     uint64_t ramp;                   /* the same, of joint graphs */
     bool narrows;  /* where something fits, only those that take over the best go on after one */
-    bool gives_up; /* where nothing comes near to fitting */
+    bool gives_up; /* where nothing will be found to fit */
 } strength;
 
 typedef struct improvement improvement;
@@ -58,6 +58,7 @@ struct improvement {
     double hot, cold, price, enough;
     double begin, share; /* of the progress */
     double served;       /* makespan of the best that fits, of the epoch before; INFINITY: none */
+    double least;        /* peak that a chain ended an epoch with; 0: a list fitted */
     uint32_t n_chains, series;
     bool narrow; /* every second chain rests */
     chain chains[IMPROVE_MOST_CHAINS];
