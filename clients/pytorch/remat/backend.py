@@ -314,6 +314,7 @@ class _Graph:
         self.shapes: List[Any] = []
         self.reached: List[int] = []
         self.tangents: List[int] = []  # their places among what the backward begins with
+        self.own: List[int] = []  # results that are no part of an input
         self.now = threading.local()  # without: bits of the tangents that a backward begins without
         self.graph: Any = None
         self.backward: Any = None
@@ -381,7 +382,7 @@ class _Graph:
         given = {o.base_idx for o in facts.output_info if o.output_type.name in ("alias_of_input", "is_input")}
         back = any(infos[i].requires_grad for i in given if i is not None and i < len(infos))
         plain = all(type(m).__name__ in ("int", "PlainTensorMeta") for m in facts.subclass_inp_meta)
-        return not touched and not back and plain and len(graph.gradients) == self.n_inputs
+        return self.owner.inner is None and not touched and not back and plain and len(graph.gradients) == self.n_inputs
 
     def _cut(self, graph: Any, backward: torch.fx.GraphModule) -> None:
         wanted = [i for i, g in enumerate(graph.gradients) if g is not None]
@@ -395,12 +396,10 @@ class _Graph:
     def _watch(self, results: Any) -> None:
         """A result that the loss does not use has no gradient; the compiled backward would take it for zeros, and hand
         zeros on where a plain step leaves None, which optimizers skip."""
-        starts = [r.grad_fn for r in results if isinstance(r, torch.Tensor) and r.grad_fn is not None]
+        starts = [r.grad_fn for r in map(results.__getitem__, self.own) if isinstance(r, torch.Tensor) and r.grad_fn is not None]
         starts += [f for start in starts for f, _ in start.next_functions if f is not None]
-        for node in starts:
-            if type(node).__name__ == "CompiledFunctionBackward":
-                node.register_prehook(self._begins)
-                return
+        for node in [n for n in starts if type(n).__name__ == "CompiledFunctionBackward"][:1]:
+            node.register_prehook(self._begins)
 
     def _begins(self, gradients: Any) -> None:
         self.now.without = sum(1 << i for i, place in enumerate(self.tangents) if gradients[place] is None)
@@ -411,24 +410,25 @@ class _Graph:
         return {i for i, bits in enumerate(self.reached) if bits and not bits & ~without} if without else set()
 
     def forward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
-        if self.owner.inner:
-            return _inductor(module, example, False)
         facts = torch._guards.TracingContext.get().fw_metadata
-        facts.bw_donated_idxs = []  # none is written over: a backward with retain_graph may be followed by another
-        return self.forward_of(module, facts)
+        if self.owner.inner is None:
+            facts.bw_donated_idxs = []  # none is written over: a backward with retain_graph may be followed by another
+        return self.forward_of(module, facts, example)
 
-    def forward_of(self, module: torch.fx.GraphModule, facts: Any) -> Callable[..., Any]:
+    def forward_of(self, module: torch.fx.GraphModule, facts: Any, example: Sequence[Any] = ()) -> Callable[..., Any]:
+        places = _begun(facts)
+        if len(places) == len(self.graph.tangents):
+            self.tangents, self.reached = places, self.graph.reached()
+        self.own = [i for i, o in enumerate(facts.output_info) if o.output_type.name not in ("alias_of_input", "is_input")]
         if self._can_hand_over(self.graph, facts):
             self._cut(self.graph, self.backward)
-            places = _begun(facts)
-            if len(places) == len(self.graph.tangents):
-                self.tangents, self.reached = places, self.graph.reached()
-        return _boxed(module)
+        return _inductor(module, example, False) if self.owner.inner else _boxed(module)
 
     def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
-        if self.owner.inner:
-            return _inductor(module, example, True)
-        return _boxed(module) if self.parts is None else handover.backward_of(self.parts, self.shapes, self._none)
+        if self.parts is not None:
+            return handover.backward_of(self.parts, self.shapes, self._none)
+        run = _inductor(module, example, True) if self.owner.inner else _boxed(module)
+        return _as_boxed(lambda args: [None if i in none else g for none in (self._none(),) for i, g in enumerate(run(args))])
 
     def inference_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         self.owner.writes.add(self.owner.frame)
@@ -439,9 +439,7 @@ class _Graph:
             if self.piece is not None:
                 self.owner.calls.append(self.piece)
                 del self.owner.calls[:-MOST]
-            if self.parts is None:
-                return compiled(*args)
-            results = compiled(*handover.connect(self.parts, list(args)))
+            results = compiled(*(args if self.parts is None else handover.connect(self.parts, list(args))))
             if len(self.tangents) > 1:
                 self._watch(results)
             return results
@@ -577,11 +575,12 @@ def _facts(frame: Any) -> Any:
 
 
 def _begun(facts: Any) -> List[int]:
-    """Places of the results with whose gradients the backward begins, as AOTAutograd picks them out, where no input that wants one is written."""
-    first = facts.num_mutated_inp_runtime_indices
+    """Places of the results with whose gradients the backward begins, as AOTAutograd picks them out: inputs that were written are the first."""
+    first, infos = facts.num_mutated_inp_runtime_indices, [facts.input_info[i] for i in facts.mutated_inp_runtime_indices]
+    written = [i for i, info in enumerate(infos) if info.mutates_data and info.requires_grad]
     kinds = ("non_alias", "unsafe_view_alias", "custom_function_view")
     places = [first + i for i, o in enumerate(facts.output_info) if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
-    return places + [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]
+    return written + places + [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]
 
 
 def _sharing_memory(values: List[Any]) -> List[List[int]]:
@@ -650,7 +649,7 @@ def _as_boxed(run: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
     return run
 
 
-def _inductor(module: torch.fx.GraphModule, example: List[Any], backward: bool, inference: bool = False) -> Any:
+def _inductor(module: torch.fx.GraphModule, example: Sequence[Any], backward: bool, inference: bool = False) -> Any:
     from torch._inductor.compile_fx import compile_fx_inner
 
     return compile_fx_inner(module, example, is_backward=backward, is_inference=inference)
