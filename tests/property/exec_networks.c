@@ -30,7 +30,7 @@ static const sample samples[] = {
     {"densenet121",
      {.batch = 4, .image = 32, .width = 0.125, .classes = 10},
      .fraction = 0.5,
-     .searched = true},
+     .deeper = true},
     {"densenet161",
      {.batch = 4, .image = 32, .width = 0.125, .classes = 10},
      .fraction = 0.5,
@@ -218,13 +218,15 @@ int main(void)
                                          .test_func = test_half,
                                          .initial_state = (void *)(uintptr_t)&samples[i]};
     }
-    enum { FIRST = 5 }; /* of each kind, in a slow build */
+    enum { FIRST = 5, USUAL = 9 }; /* of each kind, in a slow build; without --long */
     const struct CMUnitTest more[] = {
         OF(test_solvers, 10), OF(test_implementations, 0), OF(test_learning, 1),
         OF(test_choices, 1),  OF(test_parts, N - 1),       OF(test_implementations, 7),
         OF(test_learning, 9), OF(test_learning, 10),       OF(test_solvers, 0),
         OF(test_solvers, 1),  OF(test_solvers, 8),         OF(test_solvers, 9)};
-    const size_t n_more = getenv("REMAT_SLOW_BUILD") ? FIRST : sizeof more / sizeof *more;
+    const size_t n_more = getenv("REMAT_SLOW_BUILD") ? FIRST
+                          : getenv("REMAT_LONG")     ? sizeof more / sizeof *more
+                                                     : USUAL;
     memcpy(tests + n, more, sizeof more);
     return _cmocka_run_group_tests("exec-networks", tests, n + n_more, NULL, NULL);
 }

@@ -292,7 +292,7 @@ static void auto_is_never_slower(void **state)
     const shape s = {.most_nodes = MOST_NODES, .states = true, .alternatives = true};
     size_t n;
     const remat_solver *const *solvers = remat_solvers(&n);
-    for (unsigned i = 0; i < amount(100, 8); i++) {
+    for (unsigned i = 0; i < amount(100, 4); i++) {
         remat_profile *profile = random_profile(&d, &s);
         const remat_link link = random_link(&d);
         uint64_t budget = random_budget(&d, profile);
