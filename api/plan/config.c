@@ -277,6 +277,9 @@ static remat_status read_members(const json_t *json, unsigned whose, remat_netwo
     return status;
 }
 
+#define DEEPSEEKS "deepseek_v2 deepseek_v3 "
+#define WITHOUT_WINDOWS "llama qwen3_moe gemma gpt2 bloom bert " DEEPSEEKS
+
 /* types: names, each with a space behind it; NULL: all. */
 static bool is_of(const char *type, const char *types)
 {
@@ -292,13 +295,12 @@ static bool is_of(const char *type, const char *types)
 static remat_status read_own(const json_t *json, const char *type, remat_network_sizes *z,
                              remat_error *error)
 {
-    static const char deepseek[] = "deepseek_v2 deepseek_v3 ";
+    static const char deepseek[] = DEEPSEEKS;
     const struct {
         const char *types, *member;
         bool required;
         uint32_t *to;
-    } members[] = {{"mistral gemma2 gemma3_text ", "sliding_window", false, &z->window},
-                   {"mixtral ", "num_local_experts", true, &z->experts},
+    } members[] = {{"mixtral ", "num_local_experts", true, &z->experts},
                    {"qwen3_moe ", "num_experts", true, &z->experts},
                    {"qwen3_moe ", "moe_intermediate_size", true, &z->ffn},
                    {"mixtral qwen3_moe ", "num_experts_per_tok", true, &z->experts_per_token},
@@ -323,26 +325,178 @@ static remat_status read_own(const json_t *json, const char *type, remat_network
     return status;
 }
 
+/* ---- what is dropped ---- */
+
+/* A probability: whether it is above 0. usual: where it is left out or null. */
+static remat_status read_dropout(const json_t *json, const char *name, bool usual,
+                                 remat_choice *ret_choice, remat_error *error)
+{
+    char field[80];
+    const json_t *value = json_object_get(json, name);
+    const bool there = value && !json_is_null(value);
+    const double part = json_number_value(value);
+    snprintf(field, sizeof field, "config.%s", name);
+    if (there && !json_is_number(value))
+        return remat_fail(error, REMAT_INVALID, field, "%s must be a number", field);
+    if (there && !(part >= 0 && part <= 1))
+        return remat_fail(error, REMAT_INVALID, field, "%s is %g; it must be from 0 to 1", field,
+                          part);
+    *ret_choice = (there ? part > 0 : usual) ? REMAT_YES : REMAT_NO;
+    return REMAT_OK;
+}
+
+/* usual: where the config does not say (configuration_NAME.py). */
+static remat_status read_dropouts(const json_t *json, const char *type, remat_network_sizes *z,
+                                  remat_error *error)
+{
+    const struct {
+        const char *types, *member;
+        bool usual;
+        remat_choice *to;
+    } members[] = {{"gpt2 ", "embd_pdrop", true, &z->table_dropout},
+                   {"gpt2 ", "resid_pdrop", true, &z->dropout},
+                   {"gpt2 ", "attn_pdrop", true, &z->attention_dropout},
+                   {"bert ", "hidden_dropout_prob", true, &z->table_dropout},
+                   {"bert ", "hidden_dropout_prob", true, &z->dropout},
+                   {"bert ", "attention_probs_dropout_prob", true, &z->attention_dropout},
+                   {"bloom ", "hidden_dropout", false, &z->dropout},
+                   {"bloom llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 "
+                    "gemma3_text " DEEPSEEKS,
+                    "attention_dropout", false, &z->attention_dropout}};
+    remat_status status = REMAT_OK;
+    for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++)
+        if (is_of(type, members[i].types))
+            status = read_dropout(json, members[i].member, members[i].usual, members[i].to, error);
+    return status;
+}
+
+/* ---- windows ---- */
+
+/* What attention of a kind sees: configuration_NAME.py of transformers. */
+typedef struct windows {
+    const char *type;
+    uint32_t tokens;       /* 0: all; of the table: where the config does not say */
+    uint32_t global_every; /* every so many blocks see all; 0: none does */
+    bool upper;            /* only where use_sliding_window, and from block `first` on */
+    bool listed;           /* layer_types is read */
+    uint32_t first;
+} windows;
+
+static windows windows_of(const char *type)
+{
+    static const windows kinds_with[] = {
+        {"mistral", 4096, 0, false, false, 0}, {"mixtral", 0, 0, false, false, 0},
+        {"qwen2", 4096, 0, true, true, 28},    {"qwen3", 4096, 0, true, true, 28},
+        {"gemma2", 4096, 2, false, true, 0},   {"gemma3_text", 4096, 6, false, true, 0}};
+    for (size_t i = 0; i < sizeof kinds_with / sizeof *kinds_with; i++)
+        if (strcmp(type, kinds_with[i].type) == 0)
+            return kinds_with[i];
+    return (windows){.type = type};
+}
+
+static remat_status read_windows(const json_t *json, windows *w, remat_error *error)
+{
+    static const char *const patterns[] = {"sliding_window_pattern", "_sliding_window_pattern"};
+    const json_t *tokens = json_object_get(json, "sliding_window");
+    const json_t *first = json_object_get(json, "max_window_layers");
+    bool uses = true;
+    remat_status status = REMAT_OK;
+    if (json_is_null(tokens))
+        w->tokens = 0;
+    else if (tokens)
+        status = read_member(json, "sliding_window", 0, &w->tokens, error);
+    if (!status && w->upper)
+        status = read_choice(json, "use_sliding_window", false, &uses, error);
+    if (!uses)
+        w->tokens = 0;
+    if (!status && w->upper && json_is_number(first) && json_number_value(first) == 0)
+        w->first = 0;
+    else if (!status && w->upper)
+        status = read_member(json, "max_window_layers", w->first, &w->first, error);
+    for (size_t i = 0; i < 2 && !status && strcmp(w->type, "gemma3_text") == 0; i++)
+        status = read_member(json, patterns[i], w->global_every, &w->global_every, error);
+    return status;
+}
+
+/* A member of layer_types. slides: whether it would without. */
+static remat_status read_layer_type(const json_t *json, size_t i, const windows *w, bool *slides,
+                                    remat_error *error)
+{
+    static const char *const names[] = {"full_attention", "sliding_attention"};
+    char field[REMAT_FIELD_SIZE];
+    const char *name = json_string_value(json);
+    snprintf(field, sizeof field, "config.layer_types[%zu]", i);
+    if (!name)
+        return remat_fail(error, REMAT_INVALID, field, "%s must be a string", field);
+    const bool said = strcmp(name, names[1]) == 0;
+    if (!said && strcmp(name, names[0]) != 0)
+        return remat_fail_unknown(field, field, name, names, 2, error);
+    if (said && w->tokens == 0)
+        return remat_fail(error, REMAT_INVALID, field, "%s is %s, and the config has no window",
+                          field, name);
+    if (said != *slides && !w->listed)
+        return remat_fail(error, REMAT_INVALID, field,
+                          "%s is %s, which transformers does not read of a %s: its blocks have "
+                          "sliding_window alike",
+                          field, name, w->type);
+    *slides = said;
+    return REMAT_OK;
+}
+
+/* Which blocks have one; more blocks than the list are as those from its beginning. */
+static remat_status place_windows(const json_t *json, const windows *w, uint32_t layers,
+                                  remat_network_sizes *z, remat_error *error)
+{
+    const json_t *list = json_object_get(json, "layer_types");
+    const size_t n = json_array_size(list);
+    const bool has = windows_of(w->type).tokens > 0 || w->tokens > 0;
+    remat_status status = REMAT_OK;
+    if (list && !json_is_null(list) && (!json_is_array(list) || n != layers))
+        return remat_fail(error, REMAT_INVALID, "config.layer_types",
+                          "config.layer_types must be an array of %u strings, one for each block",
+                          layers);
+    for (uint32_t i = 0; i < REMAT_MOST_LAYERS && !status; i++) {
+        bool slides = w->tokens > 0 && i >= w->first &&
+                      (w->global_every == 0 || (i + 1) % w->global_every != 0);
+        if (n > 0)
+            status = read_layer_type(json_array_get(list, i % n), i % n, w, &slides, error);
+        if (has)
+            z->windowed[i] = slides ? REMAT_YES : REMAT_NO;
+    }
+    z->window = w->tokens;
+    return status;
+}
+
+/* ---- what is not planned ---- */
+
 /* What a config may say, and is not planned: a model of other sizes. types: whose, or all. */
 static remat_status check_planned(const json_t *json, const char *type, remat_error *error)
 {
     static const struct {
         const char *types, *member, *planned;
-    } members[] = {{NULL, "mlp_bias", "false"},
-                   {NULL, "use_sliding_window", "false"},
-                   {NULL, "add_cross_attention", "false"},
-                   {"qwen3_moe ", "decoder_sparse_step", "1"},
-                   {"qwen3_moe ", "mlp_only_layers", "[]"},
-                   {"deepseek_v2 deepseek_v3 ", "moe_layer_freq", "1"},
-                   {"gpt2 bert ", "tie_word_embeddings", "true"},
-                   {"bert ", "type_vocab_size", "2"}};
+    } members[] = {
+        {NULL, "mlp_bias", "false"},
+        {WITHOUT_WINDOWS "mistral mixtral gemma2 gemma3_text ", "use_sliding_window", "false"},
+        {"llama gemma gpt2 bloom bert " DEEPSEEKS, "sliding_window", "null"},
+        {WITHOUT_WINDOWS "mistral mixtral qwen2 qwen3 ", "sliding_window_pattern", "null"},
+        {"gemma2 ", "sliding_window_pattern", "2"},
+        {"gemma2 gemma3_text ", "use_bidirectional_attention", "false"},
+        {"mixtral ", "router_jitter_noise", "0.0"},
+        {NULL, "add_cross_attention", "false"},
+        {"qwen3_moe ", "decoder_sparse_step", "1"},
+        {"qwen3_moe ", "mlp_only_layers", "[]"},
+        {DEEPSEEKS, "moe_layer_freq", "1"},
+        {"gpt2 bert ", "tie_word_embeddings", "true"},
+        {"bert ", "type_vocab_size", "2"}};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const json_t *value = json_object_get(json, members[i].member);
         char field[80];
         if (!is_of(type, members[i].types) || !value || json_is_null(value))
             continue;
         json_t *planned = json_loads(members[i].planned, JSON_DECODE_ANY, NULL);
-        const bool same = planned && json_equal(value, planned);
+        const bool same = planned && (json_is_number(value) && json_is_number(planned)
+                                          ? json_number_value(value) == json_number_value(planned)
+                                          : json_equal(value, planned));
         json_decref(planned);
         snprintf(field, sizeof field, "config.%s", members[i].member);
         if (!same)
@@ -379,6 +533,22 @@ static remat_status read_llama(const json_t *json, int kind, remat_network_sizes
     return status;
 }
 
+/* GPT-2's, by as many operations as transformers has it of. */
+static remat_status read_gelu(const json_t *json, remat_choice *ret_pieces, remat_error *error)
+{
+    static const char *const known[] = {"gelu_new", "gelu", "gelu_pytorch_tanh"};
+    const json_t *value = json_object_get(json, "activation_function");
+    const char *name = json_is_null(value) || !value ? known[0] : json_string_value(value);
+    if (!name)
+        return remat_fail(error, REMAT_INVALID, "config.activation_function",
+                          "config.activation_function must be a string");
+    *ret_pieces = strcmp(name, known[0]) == 0 ? REMAT_YES : REMAT_NO;
+    if (*ret_pieces == REMAT_YES || strcmp(name, known[1]) == 0 || strcmp(name, known[2]) == 0)
+        return REMAT_OK;
+    return remat_fail_unknown("config.activation_function", "config.activation_function", name,
+                              known, 3, error);
+}
+
 /* A name that a profile can have as it is. */
 static bool is_plain(const char *text)
 {
@@ -397,6 +567,7 @@ remat_status api_config_decode(const json_t *json, const char **ret_model,
     uint32_t positions = 0;
     if (kind < 0)
         return REMAT_INVALID;
+    windows w = windows_of(kinds[kind].type);
     const unsigned whose = strcmp(kinds[kind].model, "gpt2") == 0   ? OF_GPT2
                            : strcmp(kinds[kind].type, "bloom") == 0 ? OF_BLOOM
                                                                     : OF_OTHERS;
@@ -406,6 +577,14 @@ remat_status api_config_decode(const json_t *json, const char **ret_model,
         status = check_planned(json, kinds[kind].type, error);
     if (!status && llama)
         status = read_llama(json, kind, &settings->sizes, error);
+    if (!status)
+        status = read_dropouts(json, kinds[kind].type, &settings->sizes, error);
+    if (!status)
+        status = read_windows(json, &w, error);
+    if (!status)
+        status = place_windows(json, &w, settings->layers, &settings->sizes, error);
+    if (!status && whose == OF_GPT2)
+        status = read_gelu(json, &settings->sizes.gelu_in_pieces, error);
     if (status)
         return status;
     if (!llama && whose != OF_BLOOM)

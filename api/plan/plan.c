@@ -117,6 +117,11 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
                       "the last product are frozen as they are");
     if (q->settings.lora.base >= REMAT_NF4)
         assume(&list, "4 bits: inputs of matrices are not kept, as by bitsandbytes from 0.43.2 on");
+    if (q->settings.sizes.attention_dropout == REMAT_YES && !q->settings.eager_attention)
+        assume(&list, "dropout: attention drops within its kernel, at no bytes and no time of its "
+                      "own");
+    if (q->settings.sizes.window > 0 && q->settings.eager_attention)
+        assume(&list, "window: scores that are written out are of all tokens, masked");
     if (several && q->usual_network)
         assume(&list, "network: %s, as nodes of this device are sold", q->device.interconnect.name);
     if (several && !graph && q->pipeline.ranks == 0)

@@ -24,8 +24,8 @@ typedef struct plan_builder {
     const remat_network_settings *settings;
     remat_precision precision;
     double element; /* bytes of a number */
-    bool plain;     /* norms without a shift, no dropout */
-    bool undropped; /* no dropout */
+    bool plain;     /* norms without a shift */
+    bool undropped; /* plan_dropout_add only adds */
     bool late_cast; /* norms by rows are weighed in float32 */
     bool capped;    /* scores of attention and logits go through tanh */
     double wide;    /* and of one that autocast keeps in float32 */
@@ -192,17 +192,21 @@ plan_value plan_columns_of(plan_value x, double width);
 typedef struct plan_transformer {
     double width, mlp, heads, groups, vocabulary, positions; /* groups: heads of keys and values */
     bool tied;
-    bool plain; /* of GPT-2's: no biases, no dropout */
-    bool bloom; /* of GPT-2's: a norm behind the table, slopes for positions, no dropout */
+    bool plain;  /* of GPT-2's: no biases */
+    bool bloom;  /* of GPT-2's: a norm behind the table, slopes for positions */
+    bool pieces; /* of GPT-2's: gelu by several operations */
+    bool drops_tables, drops, drops_attention; /* what tables, attention and MLPs give; where scores
+                                                  are written out, probabilities */
     /* of Llamas */
     double head; /* columns of one; 0: width / heads */
     bool qkv_bias, qk_norm;
-    double experts, chosen; /* MLPs, and how many of them a token takes; 0: there is one */
-    bool gemma;             /* the table is scaled, norms are weighed in float32, MLPs by gelu */
-    bool after_norms;       /* of what attention and MLP give */
-    bool capped;            /* scores and logits go through tanh */
-    double window;          /* tokens that attention sees back; 0: all */
-    double global_every;    /* but every so many blocks, where it sees all; 0: nowhere */
+    double experts, chosen;  /* MLPs, and how many of them a token takes; 0: there is one */
+    bool gemma;              /* the table is scaled, norms are weighed in float32, MLPs by gelu */
+    bool after_norms;        /* of what attention and MLP give */
+    bool capped;             /* scores and logits go through tanh */
+    double window;           /* tokens that attention sees back; 0: all */
+    double global_every;     /* but every so many blocks, where it sees all; 0: nowhere */
+    const uint8_t *windowed; /* in place of that: remat_network_sizes; NULL: not said */
     /* of DeepSeeks */
     double shared;              /* experts that every token takes beside */
     double dense, dense_mlp;    /* blocks at the front that have one MLP, of so many columns */

@@ -286,6 +286,17 @@ static remat_status check_range(const char *field, uint64_t value, uint64_t leas
 
 /* ---- sizes ---- */
 
+/* As it is published: GPT-2s but MPT's and BLOOM, and BERTs, drop; Hugging Face's GPT-2 has gelu in
+ * pieces. */
+static plan_transformer published(size_t which)
+{
+    plan_transformer t = makings[which].sizes;
+    const bool gpt2 = makings[which].family == GPT2 && !t.plain && !t.bloom;
+    t.pieces = gpt2;
+    t.drops_tables = t.drops = t.drops_attention = gpt2 || makings[which].family == BERT;
+    return t;
+}
+
 static void take_choice(bool *to, remat_choice choice)
 {
     if (choice != REMAT_AS_IT_IS)
@@ -306,7 +317,11 @@ static bool is_plain(const remat_network_sizes *s)
                                        .ffn = s->ffn,
                                        .vocabulary = s->vocabulary,
                                        .positions = s->positions,
-                                       .tied = s->tied};
+                                       .tied = s->tied,
+                                       .table_dropout = s->table_dropout,
+                                       .dropout = s->dropout,
+                                       .attention_dropout = s->attention_dropout,
+                                       .gelu_in_pieces = s->gelu_in_pieces};
     return memcmp(s, &plain, sizeof plain) == 0;
 }
 
@@ -329,7 +344,7 @@ static remat_status take_sizes(const remat_network_sizes *s, plan_transformer *t
                  {"sizes.experts_per_token", s->experts_per_token, 1 << 12, &t->chosen},
                  {"sizes.window", s->window, 1 << 24, &t->window},
                  {"sizes.shared_experts", s->shared_experts, 1 << 12, &t->shared},
-                 {"sizes.dense_layers", s->dense_layers, 200, &t->dense},
+                 {"sizes.dense_layers", s->dense_layers, REMAT_MOST_LAYERS, &t->dense},
                  {"sizes.dense_ffn", s->dense_ffn, 1 << 22, &t->dense_mlp},
                  {"sizes.q_rank", s->q_rank, 1 << 20, &t->query_rank},
                  {"sizes.kv_rank", s->kv_rank, 1 << 20, &t->kv_rank},
@@ -389,6 +404,11 @@ static remat_status resize(const remat_network *model, family kind, const remat_
                           "%s has hidden, heads, ffn, vocab and tied to choose; the others are for "
                           "Llamas",
                           model->name);
+    if (kind == LLAMA && (s->table_dropout || s->dropout || s->gelu_in_pieces))
+        return remat_fail(error, REMAT_INVALID, "sizes",
+                          "%s drops nothing but probabilities of attention, and has no gelu in "
+                          "pieces",
+                          model->name);
     const double heads = t->heads, groups = t->groups;
     if (s->hidden || s->heads)
         t->head = 0;
@@ -400,6 +420,11 @@ static remat_status resize(const remat_network *model, family kind, const remat_
     take_choice(&t->tied, s->tied);
     take_choice(&t->qkv_bias, s->qkv_bias);
     take_choice(&t->qk_norm, s->qk_norm);
+    take_choice(&t->drops_tables, s->table_dropout);
+    take_choice(&t->drops, s->dropout);
+    take_choice(&t->drops_attention, s->attention_dropout);
+    take_choice(&t->pieces, s->gelu_in_pieces);
+    t->windowed = s->windowed;
     status = check_parts(t, error);
     if (!status && t->head == 0 && t->kv_rank == 0)
         status = check_whole("sizes.heads", t->width, t->heads, "heads", error);
@@ -478,7 +503,7 @@ static remat_status complete(const remat_network *model, double positions,
     if (!status && model->image)
         status = check_range("image", s->image, 32, 1 << 14, error);
     if (!status && model->layers)
-        status = check_range("layers", s->layers, 1, 200, error);
+        status = check_range("layers", s->layers, 1, REMAT_MOST_LAYERS, error);
     return status ? status : check_lora(model, s, error);
 }
 
@@ -585,7 +610,7 @@ remat_status remat_network_graph_new(const char *name, const remat_network_setti
         return status;
     const size_t which = (size_t)(model - models);
     const family kind = makings[which].family;
-    plan_transformer sizes = makings[which].sizes;
+    plan_transformer sizes = published(which);
     const plan_transformer *t = &sizes;
     status = resize(model, kind, &s.sizes, &sizes, error);
     if (!status)

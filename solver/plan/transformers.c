@@ -94,19 +94,19 @@ static plan_value by_heads(plan_builder *b, const char *name, plan_value x)
 static plan_value gpt2_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
     const plan_share s = share_of(b, t);
-    const plan_heads h = heads_of(&s, b->settings->sequence, true, !b->undropped);
+    const plan_heads h = heads_of(&s, b->settings->sequence, true, t->drops_attention);
     plan_value y = whole_qkv(b, t, &s, plan_layer_norm(b, "ln1", x));
     y = plan_attention_of_thirds(b, y, &h);
     y = plan_linear_rows(b, proj, y, t->width, t->width, !t->plain);
     x = plan_dropout_add(b, "drop1", "add1", y, x);
-    y = mlp(b, t, !b->undropped, plan_layer_norm(b, "ln2", x)); /* Bloom's gelu is one function */
+    y = mlp(b, t, t->pieces, plan_layer_norm(b, "ln2", x));
     return plan_dropout_add(b, "drop2", "add2", y, x);
 }
 
 void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
 {
     b->plain = t->plain;
-    b->undropped = t->plain || t->bloom;
+    b->undropped = !t->drops;
     plan_unit(b, "", 0);
     const plan_columns head = {share_of(b, t).vocabulary, t->vocabulary, false, true, true, false};
     plan_value x =
@@ -117,7 +117,7 @@ void plan_gpt2(plan_builder *b, const plan_transformer *t, uint32_t layers)
         plan_tensor(b, t->positions, t->width);
         x = plan_pointwise(b, "wpe", "bias_add", &x, 1, 0, 2, plan_is_frozen(b) ? 0 : 1);
     }
-    if (!b->undropped)
+    if (t->drops_tables)
         x = plan_dropout(b, "drop", x);
     for (uint32_t i = 0; i < layers; i++) {
         plan_unit(b, "h", i);
@@ -297,8 +297,9 @@ static plan_value llama_mlp(plan_builder *b, const plan_transformer *t, uint32_t
 /* Of the block of that index. */
 static double window_of(const plan_transformer *t, uint32_t index)
 {
+    const unsigned said = t->windowed ? t->windowed[index] : REMAT_AS_IT_IS;
     const bool global = t->global_every > 0 && fmod(index + 1, t->global_every) == 0;
-    return global ? 0 : t->window;
+    return said == REMAT_NO || (global && said != REMAT_YES) ? 0 : t->window;
 }
 
 /* Queries, keys and values of x as heads attend to them. */
@@ -352,7 +353,7 @@ static plan_value llama_block(plan_builder *b, const plan_transformer *t, uint32
     const plan_share s = share_of(b, t);
     const bool latent = t->kv_rank > 0;
     plan_value qkv[3];
-    plan_heads h = heads_of(&s, b->settings->sequence, true, false);
+    plan_heads h = heads_of(&s, b->settings->sequence, true, t->drops_attention);
     h.window = window_of(t, index);
     if (latent) {
         h.head = t->plain_head + t->rotated_head;
@@ -404,7 +405,7 @@ static plan_value attention_block(plan_builder *b, const plan_transformer *t, co
 static plan_value bert_block(plan_builder *b, const plan_transformer *t, plan_value x)
 {
     const plan_share s = share_of(b, t);
-    const plan_heads h = heads_of(&s, b->settings->sequence, false, true);
+    const plan_heads h = heads_of(&s, b->settings->sequence, false, t->drops_attention);
     plan_value y = attention_block(b, t, &s, &h, x);
     x = plan_layer_norm(b, "ln1", plan_dropout_add(b, "drop1", "add1", y, x));
     y = mlp(b, t, false, x);
@@ -423,6 +424,7 @@ static plan_value first_rows(plan_builder *b, const char *name, plan_value x)
 
 void plan_bert(plan_builder *b, const plan_transformer *t, uint32_t layers)
 {
+    b->undropped = !t->drops;
     plan_unit(b, "", 0);
     plan_value x = plan_embedding_rows(b, "word", tokens(b, "tokens"), share_of(b, t).vocabulary,
                                        t->vocabulary, t->width);
@@ -430,7 +432,8 @@ void plan_bert(plan_builder *b, const plan_transformer *t, uint32_t layers)
     x = plan_pointwise(b, "position", "bias_add", &x, 1, 0, 2, plan_is_frozen(b) ? 0 : 1);
     plan_value kind = plan_embedding(b, "type", tokens(b, "types"), 2, t->width);
     x = plan_layer_norm(b, "ln", plan_add(b, "sum", x, kind));
-    x = plan_dropout(b, "drop", x);
+    if (t->drops_tables)
+        x = plan_dropout(b, "drop", x);
     for (uint32_t i = 0; i < layers; i++) {
         plan_unit(b, "layer", i);
         x = bert_block(b, t, x);

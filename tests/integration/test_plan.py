@@ -488,6 +488,9 @@ DEEPSEEK = {"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers
 LATENT = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256 + 128 * 128 * 7168 + 2 * 7168
 
 
+GPT2_CONFIG = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257, "n_inner": None}
+
+
 @pytest.mark.parametrize("config, parameters", [
     (QWEN3, 596049920),
     ({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -500,8 +503,7 @@ LATENT = 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 
       "head_dim": 256, "intermediate_size": 10240, "vocab_size": 262144, "max_position_embeddings": 131072, "sliding_window": 1024},
      3880099328),
     (DEEPSEEK, 2 * 129280 * 7168 + 7168 + 3 * 3 * 7168 * 18432 + 4 * LATENT + 17 * 3 * 7168 * 2048 + 7168 * 16),
-    ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257, "n_inner": None},
-     124439808),
+    (GPT2_CONFIG, 124439808),
     ({"model_type": "bloom", "hidden_size": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 250880}, 559214592),  # bigscience/bloom-560m
     ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
       "vocab_size": 30522, "max_position_embeddings": 512}, 109482240)])
@@ -524,7 +526,8 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
     ({"attention_bias": True}, "config.attention_bias", "not planned yet"), ({"attention_bias": 1}, "config.attention_bias", "true or false"),
     ({"tie_word_embeddings": "no"}, "config.tie_word_embeddings", "true or false"), ({"model_type": 7}, "config.model_type", "a string"),
-    ({"mlp_bias": True}, "config.mlp_bias", "not planned yet"), ({"use_sliding_window": True}, "config.use_sliding_window", "not planned yet"),
+    ({"mlp_bias": True}, "config.mlp_bias", "not planned yet"),
+    ({"model_type": "llama", "use_sliding_window": True}, "config.use_sliding_window", "not planned yet"),
     ({"model_type": "qwen3_moe", "mlp_only_layers": [1]}, "config.mlp_only_layers", "other than []"),
     ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, "config.decoder_sparse_step", "other than 1"),
     ({**DEEPSEEK, "moe_layer_freq": 2}, "config.moe_layer_freq", "not planned yet"),
@@ -534,7 +537,20 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"head_dim": 1e300}, "config.head_dim", "whole"),
     ({**DEEPSEEK, "kv_lora_rank": None}, "config.kv_lora_rank", "missing"),
     ({**DEEPSEEK, "v_head_dim": 0.5}, "config.v_head_dim", "whole"),
-    ({"model_type": "gemma2", "sliding_window": "all"}, "config.sliding_window", "number")])
+    ({"model_type": "gemma2", "sliding_window": "all"}, "config.sliding_window", "number"),
+    ({"model_type": "llama", "sliding_window": 4096}, "config.sliding_window", "other than null"),
+    ({"model_type": "mistral", "sliding_window_pattern": 2}, "config.sliding_window_pattern", "other than null"),
+    ({"model_type": "gemma2", "sliding_window_pattern": 6}, "config.sliding_window_pattern", "other than 2"),
+    ({"max_window_layers": -1}, "config.max_window_layers", "from 1"), ({"use_sliding_window": 1}, "config.use_sliding_window", "true or false"),
+    ({"layer_types": ["full_attention"] * 27}, "config.layer_types", "28 strings"), ({"layer_types": "full_attention"}, "config.layer_types", "28 strings"),
+    ({"layer_types": ["sliding_attention"] * 28}, "config.layer_types[0]", "no window"),
+    ({"layer_types": ["full_attention"] * 27 + ["linear_attention"]}, "config.layer_types[27]", "known are full_attention"),
+    ({"layer_types": [1] * 28}, "config.layer_types[0]", "a string"),
+    ({"model_type": "mistral", "layer_types": ["full_attention"] * 28}, "config.layer_types[0]", "does not read of a mistral"),
+    ({"attention_dropout": 1.5}, "config.attention_dropout", "from 0 to 1"), ({"attention_dropout": "0.1"}, "config.attention_dropout", "number"),
+    ({**GPT2_CONFIG, "activation_function": "relu"}, "config.activation_function", "relu"),
+    ({"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "router_jitter_noise": 0.1},
+     "config.router_jitter_noise", "other than 0")])
 def test_bad_configs_name_their_field(rematd, change, field, says):
     refused = rematd.post("/v1/plans", {"config": {**QWEN3, **change}, "batch": 1, "device": "h200"})
     assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
@@ -553,6 +569,70 @@ def test_a_config_without_a_member_is_what_transformers_makes_of_it(rematd):
                         ("gemma2", {"num_key_value_heads": 4, "head_dim": 256})):
         assert parameters({"model_type": kind, **small}) == parameters({"model_type": kind, **small, **usual}), kind
     assert parameters({"model_type": "mistral", **small, "num_key_value_heads": None}) == parameters({"model_type": "llama", **small})
+
+
+def of_config(write, config, *more):  # noqa: F811
+    made = answer("plan", write("config.json", config), "--batch", "1", "--device", "h200", "--no-sweep", "--kernels", "compiled", *more)
+    return made["store_all_peak"], made["store_all_seconds"], made["assumptions"]
+
+
+FLAT = {"hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 64,
+        "intermediate_size": 3072, "vocab_size": 32000, "max_position_embeddings": 8192, "tie_word_embeddings": True}
+
+
+@pytest.mark.parametrize("kind, says, sliding", [
+    ("mistral", {"sliding_window": 512}, 8), ("mistral", {"sliding_window": None}, 0), ("mistral", {}, 8),
+    ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}, 0),
+    ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 512}, 8),
+    ("qwen2", {"sliding_window": 512}, 0), ("qwen2", {"sliding_window": 512, "use_sliding_window": True}, 0),  # from block 28 on
+    ("qwen2", {"sliding_window": 512, "use_sliding_window": True, "max_window_layers": 5}, 3),
+    ("qwen3", {"sliding_window": 512, "use_sliding_window": True, "max_window_layers": 0}, 8),
+    ("qwen3", {"sliding_window": 512, "use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention"] * 4}, 4),
+    ("gemma2", {"sliding_window": 512}, 4), ("gemma2", {"sliding_window": None}, 0),
+    ("gemma2", {"sliding_window": 512, "layer_types": ["sliding_attention"] * 7 + ["full_attention"]}, 7),
+    ("gemma3_text", {"sliding_window": 512}, 7), ("gemma3_text", {"sliding_window": 512, "sliding_window_pattern": 2}, 4),
+    ("gemma3_text", {"sliding_window": 512, "_sliding_window_pattern": 1}, 0)])
+def test_windows_of_a_config(write, kind, says, sliding):  # noqa: F811
+    """Where transformers has them (configuration_NAME.py): each block that has one saves the same time."""
+    config = {"model_type": kind, **FLAT, **says}
+    others = {k: v for k, v in config.items() if k not in ("layer_types", "sliding_window_pattern", "_sliding_window_pattern", "max_window_layers")}
+    every = {"qwen2": {"max_window_layers": 0, "use_sliding_window": True}, "qwen3": {"max_window_layers": 0, "use_sliding_window": True},
+             "gemma2": {"layer_types": ["sliding_attention"] * 8}, "gemma3_text": {"layer_types": ["sliding_attention"] * 8}}.get(kind, {})
+    none = {k: v for k, v in others.items() if k not in ("sliding_window", "use_sliding_window")}
+    tokens = config.get("sliding_window") or 4096
+    _, all_of_them, _ = of_config(write, {**none, **every, "sliding_window": tokens})
+    _, without, _ = of_config(write, {**none, "sliding_window": None})
+    _, made, _ = of_config(write, config)
+    assert all_of_them < without
+    assert made == pytest.approx(without - (without - all_of_them) * sliding / 8, rel=1e-9)
+
+
+def test_dropouts_of_a_config(write):  # noqa: F811
+    """What is not dropped has no mask, a byte for each number, nor its copy; within fused attention no bytes are dropped."""
+    eager = ["--attention", "eager", "--kernels", "eager", "--sequence", "1024"]
+    probabilities = 1024 * 1024 * 16 * 8  # of all heads and blocks
+    llama = {"model_type": "llama", **FLAT}
+    drops, none = (of_config(write, {**llama, "attention_dropout": part}, *eager) for part in (0.1, 0))
+    assert drops[0] - none[0] == 3 * probabilities and drops[1] > none[1]
+    assert none == of_config(write, llama, *eager)
+    drops, none = (of_config(write, {**llama, "attention_dropout": part}) for part in (0.1, 0.0))
+    assert drops[:2] == none[:2]
+    assert [line for line in drops[2] if line not in none[2]] == ["dropout: attention drops within its kernel, at no bytes and no time of its own"]
+    whole = of_config(write, GPT2_CONFIG, *eager)
+    for member, masks in (("embd_pdrop", 1), ("resid_pdrop", 2 * 12), ("attn_pdrop", 12 * 12 * 1024 // 768)):
+        less = of_config(write, {**GPT2_CONFIG, member: 0}, *eager)
+        assert whole[0] - less[0] >= masks * 1024 * 768 and less[1] < whole[1], member
+        assert of_config(write, {**GPT2_CONFIG, member: 0.3}, *eager) == of_config(write, {**GPT2_CONFIG, member: None}, *eager) == whole
+    bert = {"model_type": "bert", **{k: FLAT[k] for k in FLAT if "head" not in k or "attention" in k}, "max_position_embeddings": 1024}
+    for member in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        assert of_config(write, {**bert, member: 0}, *eager)[0] < of_config(write, bert, *eager)[0]
+    bloom = {"model_type": "bloom", "hidden_size": 1024, "n_layer": 4, "n_head": 16, "vocab_size": 32000}
+    for member in ("hidden_dropout", "attention_dropout"):
+        assert of_config(write, {**bloom, member: 0.1}, *eager)[0] > of_config(write, {**bloom, member: 0}, *eager)[0] == \
+            of_config(write, bloom, *eager)[0]
+    assert of_config(write, {**GPT2_CONFIG, "activation_function": "gelu"}, *eager)[0] < whole[0]
+    masked = of_config(write, {"model_type": "mistral", **FLAT, "sliding_window": 512}, *eager)
+    assert "window: scores that are written out are of all tokens, masked" in masked[2]
 
 
 def test_bad_files_say_what_is_wrong(write):  # noqa: F811

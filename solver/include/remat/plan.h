@@ -181,6 +181,8 @@ remat_status remat_kernels_find(const char *name, remat_kernels *ret_kernels,
 
 typedef enum remat_choice { REMAT_AS_IT_IS, REMAT_YES, REMAT_NO } remat_choice;
 
+#define REMAT_MOST_LAYERS 200
+
 /* Sizes in place of a transformer's own; 0: as the model has it. */
 typedef struct remat_network_sizes {
     uint32_t hidden, heads, kv_heads, head; /* head: columns of one; hidden / heads where it is not
@@ -189,12 +191,16 @@ typedef struct remat_network_sizes {
     uint32_t experts,
         experts_per_token; /* of Llamas: so many MLPs, of which each token takes some */
     remat_choice tied, qkv_bias, qk_norm; /* the last two of Llamas */
+    /* what tables, and attention with MLPs, give is dropped, but of Llamas; and probabilities */
+    remat_choice table_dropout, dropout, attention_dropout;
+    remat_choice gelu_in_pieces; /* of GPT-2s, where kernels are not fused */
     /* of Llamas, too */
-    uint32_t window;                               /* tokens that attention sees back */
-    uint32_t shared_experts;                       /* beside, that every token takes */
-    uint32_t dense_layers, dense_ffn;              /* first ones, with one MLP of so many columns */
-    uint32_t q_rank, kv_rank;                      /* columns that queries, and keys with values,
-                                                      are made of (DeepSeek-AI 2024); with them */
+    uint32_t window;                     /* tokens that attention sees back */
+    uint8_t windowed[REMAT_MOST_LAYERS]; /* by block, a remat_choice: has the window, sees all */
+    uint32_t shared_experts;             /* beside, that every token takes */
+    uint32_t dense_layers, dense_ffn;    /* first ones, with one MLP of so many columns */
+    uint32_t q_rank, kv_rank;            /* columns that queries, and keys with values,
+                                            are made of (DeepSeek-AI 2024); with them */
     uint32_t plain_head, rotated_head, value_head; /* columns of a head without positions, with
                                                       them, and of its values */
 } remat_network_sizes;
