@@ -21,32 +21,42 @@ static remat_choice choice_of(const json_t *json)
     return json_is_true(json) ? REMAT_YES : json_is_false(json) ? REMAT_NO : REMAT_AS_IT_IS;
 }
 
+/* Their names in a request, and where they stand. */
+#define AT(size) offsetof(remat_network_sizes, size)
+
+static const struct {
+    const char *name;
+    size_t at;
+} sizes[] = {{"hidden", AT(hidden)},
+             {"heads", AT(heads)},
+             {"kv_heads", AT(kv_heads)},
+             {"head", AT(head)},
+             {"ffn", AT(ffn)},
+             {"vocab", AT(vocabulary)},
+             {"experts", AT(experts)},
+             {"experts_per_token", AT(experts_per_token)},
+             {"window", AT(window)},
+             {"shared_experts", AT(shared_experts)},
+             {"dense_layers", AT(dense_layers)},
+             {"dense_ffn", AT(dense_ffn)},
+             {"q_rank", AT(q_rank)},
+             {"kv_rank", AT(kv_rank)},
+             {"plain_head", AT(plain_head)},
+             {"rotated_head", AT(rotated_head)},
+             {"value_head", AT(value_head)}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static uint32_t *size_at(remat_network_sizes *s, size_t at)
+{
+    return (uint32_t *)(void *)((char *)s + at);
+}
+
 remat_status api_sizes_decode(const json_t *json, remat_network_sizes *ret_sizes,
                               remat_error *error)
 {
     remat_network_sizes s = {.hidden = 0};
     bool tied, qkv_bias, qk_norm;
-    const struct {
-        const char *name;
-        uint32_t *to;
-    } sizes[] = {{"hidden", &s.hidden},
-                 {"heads", &s.heads},
-                 {"kv_heads", &s.kv_heads},
-                 {"head", &s.head},
-                 {"ffn", &s.ffn},
-                 {"vocab", &s.vocabulary},
-                 {"experts", &s.experts},
-                 {"experts_per_token", &s.experts_per_token},
-                 {"window", &s.window},
-                 {"shared_experts", &s.shared_experts},
-                 {"dense_layers", &s.dense_layers},
-                 {"dense_ffn", &s.dense_ffn},
-                 {"q_rank", &s.q_rank},
-                 {"kv_rank", &s.kv_rank},
-                 {"plain_head", &s.plain_head},
-                 {"rotated_head", &s.rotated_head},
-                 {"value_head", &s.value_head}};
-    enum { SIZES = sizeof sizes / sizeof *sizes, CHOICES = 3 };
+    enum { CHOICES = 3 };
     remat_number numbers[SIZES] = {{0}};
     field_rule rules[CHOICES + SIZES] = {{"tied", FIELD_BOOLEAN, false, &tied},
                                          {"qkv_bias", FIELD_BOOLEAN, false, &qkv_bias},
@@ -58,7 +68,7 @@ remat_status api_sizes_decode(const json_t *json, remat_network_sizes *ret_sizes
         char field[40];
         snprintf(field, sizeof field, "sizes.%s", sizes[i].name);
         if (numbers[i].given)
-            status = read_size(&numbers[i], field, sizes[i].to, error);
+            status = read_size(&numbers[i], field, size_at(&s, sizes[i].at), error);
     }
     s.tied = choice_of(json_object_get(json, "tied"));
     s.qkv_bias = choice_of(json_object_get(json, "qkv_bias"));
@@ -245,39 +255,9 @@ static remat_status read_choice(const json_t *json, const char *name, bool usual
     return remat_fail(error, REMAT_INVALID, field, "%s must be true or false", field);
 }
 
-/* A member's name in configs of GPT-2, of BLOOM and of all others. */
-typedef struct member {
-    const char *names[3];
-    uint32_t *size;
-} member;
-
-enum { OF_GPT2, OF_BLOOM, OF_OTHERS };
-
-static remat_status read_members(const json_t *json, unsigned whose, remat_network_settings *s,
-                                 uint32_t *ret_positions, remat_error *error)
-{
-    remat_network_sizes *z = &s->sizes;
-    enum { USUAL_POSITIONS = 2048 }; /* of BLOOM, which has no table of them */
-    const member members[] = {
-        {{"n_embd", "hidden_size", "hidden_size"}, &z->hidden},
-        {{"n_layer", "n_layer", "num_hidden_layers"}, &s->layers},
-        {{"n_head", "n_head", "num_attention_heads"}, &z->heads},
-        {{"vocab_size", "vocab_size", "vocab_size"}, &z->vocabulary},
-        {{"n_positions", "seq_length", "max_position_embeddings"}, ret_positions}};
-    remat_status status = REMAT_OK;
-    for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++) {
-        const bool usual = whose == OF_BLOOM && members[i].size == ret_positions;
-        status = read_member(json, members[i].names[whose], usual ? USUAL_POSITIONS : 0,
-                             members[i].size, error);
-    }
-    if (!status && whose == OF_OTHERS)
-        status = read_member(json, "intermediate_size", 0, &z->ffn, error);
-    else if (!status)
-        status = read_member(json, "n_inner", 4 * z->hidden, &z->ffn, error);
-    return status;
-}
-
+#define ONE_MLP "llama mistral mixtral qwen2 qwen3 gemma gemma2 gemma3_text "
 #define DEEPSEEKS "deepseek_v2 deepseek_v3 "
+#define LLAMAS ONE_MLP "qwen3_moe " DEEPSEEKS
 #define WITHOUT_WINDOWS "llama qwen3_moe gemma gpt2 bloom bert " DEEPSEEKS
 
 /* types: names, each with a space behind it; NULL: all. */
@@ -291,38 +271,85 @@ static bool is_of(const char *type, const char *types)
     return at && (at == types || at[-1] == ' ');
 }
 
-/* Members of some kinds alone; what is left out or null where it may be is not there. */
-static remat_status read_own(const json_t *json, const char *type, remat_network_sizes *z,
-                             remat_error *error)
+enum { LAYERS = sizeof(remat_network_sizes) }; /* of settings: beside the sizes */
+
+/* Where sizes stand in a config. What is left out or null where it may be is not there. */
+static const struct {
+    const char *types, *name;
+    bool required;
+    size_t at;
+} in_configs[] = {
+    {"gpt2 ", "n_embd", true, AT(hidden)},
+    {"bloom ", "n_embed", false, AT(hidden)}, /* as BigScience wrote it */
+    {"bloom bert " LLAMAS, "hidden_size", true, AT(hidden)},
+    {"gpt2 bloom ", "n_layer", true, LAYERS},
+    {"bert " LLAMAS, "num_hidden_layers", true, LAYERS},
+    {"bloom ", "num_attention_heads", false, AT(heads)},
+    {"gpt2 bloom ", "n_head", true, AT(heads)},
+    {"bert " LLAMAS, "num_attention_heads", true, AT(heads)},
+    {NULL, "vocab_size", true, AT(vocabulary)},
+    {"gpt2 ", "n_positions", true, AT(positions)},
+    {"bloom ", "seq_length", false, AT(positions)},
+    {"bert " LLAMAS, "max_position_embeddings", true, AT(positions)},
+    {"gpt2 bloom ", "n_inner", false, AT(ffn)},
+    {"bert " ONE_MLP, "intermediate_size", true, AT(ffn)},
+    {DEEPSEEKS, "intermediate_size", true, AT(dense_ffn)},
+    {"qwen3_moe " DEEPSEEKS, "moe_intermediate_size", true, AT(ffn)},
+    {LLAMAS, "num_key_value_heads", false, AT(kv_heads)},
+    {LLAMAS, "head_dim", false, AT(head)},
+    {"mixtral ", "num_local_experts", true, AT(experts)},
+    {"qwen3_moe ", "num_experts", true, AT(experts)},
+    {DEEPSEEKS, "n_routed_experts", true, AT(experts)},
+    {"mixtral qwen3_moe " DEEPSEEKS, "num_experts_per_tok", true, AT(experts_per_token)},
+    {DEEPSEEKS, "n_shared_experts", true, AT(shared_experts)},
+    {DEEPSEEKS, "first_k_dense_replace", true, AT(dense_layers)},
+    {DEEPSEEKS, "q_lora_rank", false, AT(q_rank)},
+    {DEEPSEEKS, "kv_lora_rank", true, AT(kv_rank)},
+    {DEEPSEEKS, "qk_nope_head_dim", true, AT(plain_head)},
+    {DEEPSEEKS, "qk_rope_head_dim", true, AT(rotated_head)},
+    {DEEPSEEKS, "v_head_dim", true, AT(value_head)}};
+enum { IN_CONFIGS = sizeof in_configs / sizeof *in_configs };
+
+static remat_status read_members(const json_t *json, const char *type,
+                                 remat_network_settings *settings, remat_error *error)
 {
-    static const char deepseek[] = DEEPSEEKS;
-    const struct {
-        const char *types, *member;
-        bool required;
-        uint32_t *to;
-    } members[] = {{"mixtral ", "num_local_experts", true, &z->experts},
-                   {"qwen3_moe ", "num_experts", true, &z->experts},
-                   {"qwen3_moe ", "moe_intermediate_size", true, &z->ffn},
-                   {"mixtral qwen3_moe ", "num_experts_per_tok", true, &z->experts_per_token},
-                   {deepseek, "n_routed_experts", true, &z->experts},
-                   {deepseek, "num_experts_per_tok", true, &z->experts_per_token},
-                   {deepseek, "n_shared_experts", true, &z->shared_experts},
-                   {deepseek, "first_k_dense_replace", true, &z->dense_layers},
-                   {deepseek, "intermediate_size", true, &z->dense_ffn},
-                   {deepseek, "moe_intermediate_size", true, &z->ffn},
-                   {deepseek, "q_lora_rank", false, &z->q_rank},
-                   {deepseek, "kv_lora_rank", true, &z->kv_rank},
-                   {deepseek, "qk_nope_head_dim", true, &z->plain_head},
-                   {deepseek, "qk_rope_head_dim", true, &z->rotated_head},
-                   {deepseek, "v_head_dim", true, &z->value_head}};
     remat_status status = REMAT_OK;
-    for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++) {
-        const json_t *value = json_object_get(json, members[i].member);
+    for (size_t i = 0; i < IN_CONFIGS && !status; i++) {
+        const json_t *value = json_object_get(json, in_configs[i].name);
         const bool there = value && !json_is_null(value);
-        if (is_of(type, members[i].types) && (there || members[i].required))
-            status = read_member(json, members[i].member, 0, members[i].to, error);
+        uint32_t *to = in_configs[i].at == LAYERS ? &settings->layers
+                                                  : size_at(&settings->sizes, in_configs[i].at);
+        if (is_of(type, in_configs[i].types) && (there || (in_configs[i].required && *to == 0)))
+            status = read_member(json, in_configs[i].name, 0, to, error);
     }
     return status;
+}
+
+/* The name of a size in this config: one that it has, else the last that it may have. */
+static const char *name_in(const json_t *json, size_t at)
+{
+    const char *type = json_string_value(json_object_get(json, "model_type")), *name = NULL;
+    for (size_t i = 0; i < IN_CONFIGS; i++)
+        if (in_configs[i].at == at && is_of(type, in_configs[i].types) &&
+            (!name || !json_object_get(json, name)))
+            name = in_configs[i].name;
+    return name;
+}
+
+void api_config_blame(const json_t *json, bool layers, remat_error *error)
+{
+    const remat_error own = *error;
+    const size_t length = strlen(own.field);
+    size_t at = layers && strcmp(own.field, "layers") == 0 ? LAYERS : SIZE_MAX;
+    for (size_t i = 0; i < SIZES && strncmp(own.field, "sizes.", 6) == 0; i++)
+        if (strcmp(own.field + 6, sizes[i].name) == 0)
+            at = sizes[i].at;
+    const char *name = name_in(json, at);
+    if (!name)
+        return;
+    snprintf(error->field, sizeof error->field, "config.%s", name);
+    if (strncmp(own.message, own.field, length) == 0)
+        snprintf(error->message, sizeof error->message, "config.%s%s", name, own.message + length);
 }
 
 /* ---- what is dropped ---- */
@@ -360,9 +387,7 @@ static remat_status read_dropouts(const json_t *json, const char *type, remat_ne
                    {"bert ", "hidden_dropout_prob", true, &z->dropout},
                    {"bert ", "attention_probs_dropout_prob", true, &z->attention_dropout},
                    {"bloom ", "hidden_dropout", false, &z->dropout},
-                   {"bloom llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 "
-                    "gemma3_text " DEEPSEEKS,
-                    "attention_dropout", false, &z->attention_dropout}};
+                   {"bloom " LLAMAS, "attention_dropout", false, &z->attention_dropout}};
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < sizeof members / sizeof *members && !status; i++)
         if (is_of(type, members[i].types))
@@ -511,22 +536,18 @@ static remat_status read_llama(const json_t *json, int kind, remat_network_sizes
                                remat_error *error)
 {
     bool tied = false, biased = false;
-    const json_t *head = json_object_get(json, "head_dim");
-    const bool left_out =
-        !json_object_get(json, "num_key_value_heads"); /* null: as many as heads */
-    const uint32_t usual = left_out && kinds[kind].kv_heads ? kinds[kind].kv_heads : z->heads;
-    remat_status status = read_member(json, "num_key_value_heads", usual, &z->kv_heads, error);
-    if (!status && (head ? !json_is_null(head) : kinds[kind].head > 0))
-        status = read_member(json, "head_dim", kinds[kind].head, &z->head, error);
-    if (!status)
-        status = read_choice(json, "tie_word_embeddings", kinds[kind].tied, &tied, error);
+    if (z->kv_heads == 0) /* null: as many as heads */
+        z->kv_heads = !json_object_get(json, "num_key_value_heads") && kinds[kind].kv_heads
+                          ? kinds[kind].kv_heads
+                          : z->heads;
+    if (z->head == 0 && !json_object_get(json, "head_dim"))
+        z->head = kinds[kind].head;
+    remat_status status = read_choice(json, "tie_word_embeddings", kinds[kind].tied, &tied, error);
     if (!status)
         status = read_choice(json, "attention_bias", false, &biased, error);
     if (!status && biased)
         return remat_fail(error, REMAT_INVALID, "config.attention_bias",
                           "config.attention_bias is true, which is not planned yet");
-    if (!status)
-        status = read_own(json, kinds[kind].type, z, error);
     z->qkv_bias = kinds[kind].qkv_bias ? REMAT_YES : REMAT_NO;
     z->qk_norm = kinds[kind].qk_norm ? REMAT_YES : REMAT_NO;
     z->tied = tied ? REMAT_YES : REMAT_NO;
@@ -559,40 +580,48 @@ static bool is_plain(const char *text)
     return length > 0 && length <= 60;
 }
 
+/* What a config of the kind may leave out. */
+static void fill_in(const char *type, remat_network_sizes *z)
+{
+    enum { USUAL_POSITIONS = 2048 }; /* of BLOOM, which has no table of them */
+    if (z->positions == 0)
+        z->positions = USUAL_POSITIONS;
+    if (z->ffn == 0 && is_of(type, "gpt2 bloom "))
+        z->ffn = 4 * z->hidden;
+}
+
 remat_status api_config_decode(const json_t *json, const char **ret_model,
                                remat_network_settings *settings, remat_error *error)
 {
     enum { USUAL_TOKENS = 8192 };
     const int kind = kind_of(json, error);
-    uint32_t positions = 0;
     if (kind < 0)
         return REMAT_INVALID;
-    windows w = windows_of(kinds[kind].type);
-    const unsigned whose = strcmp(kinds[kind].model, "gpt2") == 0   ? OF_GPT2
-                           : strcmp(kinds[kind].type, "bloom") == 0 ? OF_BLOOM
-                                                                    : OF_OTHERS;
-    const bool llama = whose == OF_OTHERS && strcmp(kinds[kind].model, "bert-base") != 0;
-    remat_status status = read_members(json, whose, settings, &positions, error);
+    const char *type = kinds[kind].type;
+    remat_network_sizes *z = &settings->sizes;
+    windows w = windows_of(type);
+    remat_status status = check_planned(json, type, error);
     if (!status)
-        status = check_planned(json, kinds[kind].type, error);
-    if (!status && llama)
-        status = read_llama(json, kind, &settings->sizes, error);
+        status = read_members(json, type, settings, error);
+    if (!status && is_of(type, LLAMAS))
+        status = read_llama(json, kind, z, error);
     if (!status)
-        status = read_dropouts(json, kinds[kind].type, &settings->sizes, error);
+        status = read_dropouts(json, type, z, error);
     if (!status)
         status = read_windows(json, &w, error);
     if (!status)
-        status = place_windows(json, &w, settings->layers, &settings->sizes, error);
-    if (!status && whose == OF_GPT2)
-        status = read_gelu(json, &settings->sizes.gelu_in_pieces, error);
+        status = place_windows(json, &w, settings->layers, z, error);
+    if (!status && is_of(type, "gpt2 "))
+        status = read_gelu(json, &z->gelu_in_pieces, error);
     if (status)
         return status;
-    if (!llama && whose != OF_BLOOM)
-        settings->sizes.positions = positions;
-    settings->sequence = positions < USUAL_TOKENS ? positions : USUAL_TOKENS;
+    fill_in(type, z);
+    settings->sequence = z->positions < USUAL_TOKENS ? z->positions : USUAL_TOKENS;
+    if (!is_of(type, "gpt2 bert ")) /* no table of them */
+        z->positions = 0;
     settings->called = json_string_value(json_object_get(json, "_name_or_path"));
     if (!is_plain(settings->called))
-        settings->called = kinds[kind].type;
+        settings->called = type;
     *ret_model = kinds[kind].model;
     return REMAT_OK;
 }

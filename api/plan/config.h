@@ -21,4 +21,8 @@ remat_status api_routing_decode(const json_t *json, remat_routing *ret_routing, 
 remat_status api_config_decode(const json_t *json, const char **ret_model,
                                remat_network_settings *settings, remat_error *error);
 
+/* An error of the graph of such a model: the field becomes what the config calls it; layers:
+ * whether the config says how many there are. */
+void api_config_blame(const json_t *json, bool layers, remat_error *error);
+
 #endif

@@ -372,7 +372,10 @@ remat_status api_plan_graph(const remat_plan_request *q, uint64_t batch,
     settings.interconnect = &q->device.interconnect;
     settings.weights = q->step.in_graph;
     settings.gradient = remat_step_gradient(&q->step);
-    return remat_network_graph_new(q->model, &settings, &device, ret_graph, error);
+    remat_status status = remat_network_graph_new(q->model, &settings, &device, ret_graph, error);
+    if (status == REMAT_INVALID && q->config && error)
+        api_config_blame(q->config, q->usual_layers, error);
+    return status;
 }
 
 static remat_status make_of_model(const remat_plan_request *q, remat_plan_draft *draft,

@@ -39,6 +39,8 @@ typedef struct remat_plan_request {
     const json_t *profile;
     const json_t *measured_on; /* of a profile: whose its times are; NULL: as it says itself */
     uint64_t parameters;       /* of a profile: numbers in its weights */
+    const json_t *config;      /* that the model is of; NULL: none */
+    bool usual_layers;         /* none were asked for */
     remat_network_settings settings; /* of a model; its interconnect is the device's, in graphs */
     remat_device device;
     remat_step_settings step;

@@ -34,6 +34,8 @@ static remat_status read_subject(const raw *r, remat_plan_request *request, rema
                           "give one of model, config, profile_id and profile");
     if (r->sizes && !request->model)
         return remat_fail(error, REMAT_INVALID, "sizes", "sizes are for a model by its name");
+    request->config = r->config;
+    request->usual_layers = !r->layers.given;
     remat_status known = r->config  ? api_config_decode(r->config, &request->model, s, error)
                          : r->sizes ? api_sizes_decode(r->sizes, &s->sizes, error)
                                     : REMAT_OK;

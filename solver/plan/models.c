@@ -432,9 +432,10 @@ static remat_status resize(const remat_network *model, family kind, const remat_
         status =
             check_whole("sizes.kv_heads", t->heads, t->groups, "heads of keys and values", error);
     if (!status && t->experts > 0 && !(t->chosen >= 1 && t->chosen <= t->experts))
-        status = remat_fail(error, REMAT_INVALID, "sizes.experts_per_token",
-                            "experts_per_token is %.0f; it must be from 1 to the %.0f experts",
-                            t->chosen, t->experts);
+        status =
+            remat_fail(error, REMAT_INVALID, "sizes.experts_per_token",
+                       "sizes.experts_per_token is %.0f; it must be from 1 to the %.0f experts",
+                       t->chosen, t->experts);
     return status;
 }
 

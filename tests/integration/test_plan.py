@@ -521,9 +521,18 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"model_type": "mamba"}, "config.model_type", "known are llama"), ({"model_type": None}, "config.model_type", "missing"),
     ({"model_type": None, "_class_name": "DiTTransformer2DModel"}, "config._class_name", "dit-xl2"),
     ({"hidden_size": None}, "config.hidden_size", "missing"), ({"hidden_size": "x"}, "config.hidden_size", "number"),
-    ({"vocab_size": 10**12}, "config.vocab_size", "16777216"), ({"num_hidden_layers": 10**6}, "layers", "200"),
+    ({"vocab_size": 10**12}, "config.vocab_size", "16777216"), ({"num_hidden_layers": 10**6}, "config.num_hidden_layers", "200"),
     ({"num_key_value_heads": "x"}, "config.num_key_value_heads", "number"),
-    ({"num_key_value_heads": 3}, "sizes.kv_heads", "3 heads of keys and values do not divide 16"),
+    ({"num_key_value_heads": 3}, "config.num_key_value_heads", "config.num_key_value_heads: 3 heads of keys and values do not divide 16"),
+    ({"head_dim": None, "num_attention_heads": 3}, "config.num_attention_heads", "config.num_attention_heads: 3 heads do not divide 1024"),
+    ({"hidden_size": 2**21}, "config.hidden_size", "config.hidden_size is 2097152"),
+    ({**GPT2_CONFIG, "n_head": 7}, "config.n_head", "7 heads"), ({**GPT2_CONFIG, "n_layer": 201}, "config.n_layer", "config.n_layer is 201"),
+    ({"model_type": "bloom", "hidden_size": 64, "n_layer": 300, "n_head": 2}, "config.n_layer", "200"),
+    ({"model_type": "bloom", "hidden_size": None, "n_embed": 2**21, "n_layer": 3, "num_attention_heads": 2}, "config.n_embed", "2097152"),
+    ({**DEEPSEEK, "moe_intermediate_size": 2**23}, "config.moe_intermediate_size", "8388608"),
+    ({**DEEPSEEK, "intermediate_size": 2**23}, "config.intermediate_size", "8388608"),
+    ({**DEEPSEEK, "num_experts_per_tok": 17}, "config.num_experts_per_tok", "config.num_experts_per_tok is 17; it must be from 1 to the 16"),
+    ({"model_type": "mixtral", "num_local_experts": 2**13, "num_experts_per_tok": 2}, "config.num_local_experts", "4096"),
     ({"attention_bias": True}, "config.attention_bias", "not planned yet"), ({"attention_bias": 1}, "config.attention_bias", "true or false"),
     ({"tie_word_embeddings": "no"}, "config.tie_word_embeddings", "true or false"), ({"model_type": 7}, "config.model_type", "a string"),
     ({"mlp_bias": True}, "config.mlp_bias", "not planned yet"),
@@ -554,6 +563,11 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
 def test_bad_configs_name_their_field(rematd, change, field, says):
     refused = rematd.post("/v1/plans", {"config": {**QWEN3, **change}, "batch": 1, "device": "h200"})
     assert refused.status == 400 and refused.json["field"] == field and says in refused.json["detail"]
+
+
+def test_layers_asked_for_beside_a_config_are_named(rematd):
+    refused = rematd.post("/v1/plans", {"config": QWEN3, "layers": 201, "batch": 1, "device": "h200"})
+    assert refused.status == 400 and refused.json["field"] == "layers"
 
 
 def test_a_config_without_a_member_is_what_transformers_makes_of_it(rematd):
