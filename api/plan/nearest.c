@@ -7,13 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan of its own, of what is changed. */
+/* By per-block checkpointing, what is changed. */
 typedef struct trial {
     remat_plan_request q;
     bool offloads;
     bool fits;
-    double seconds; /* of the step */
-    uint64_t driver;
 } trial;
 
 static remat_status measure(trial *t, const remat_network_graph *graph,
@@ -27,25 +25,11 @@ static remat_status measure(trial *t, const remat_network_graph *graph,
     const remat_way way = graph->spec.n_nodes <= 400 ? REMAT_WAY_REMAT : REMAT_WAY_BLOCKS;
     remat_profile *profile = NULL;
     remat_way_result r = {.fits = false};
-    api_ranks *ranks = NULL;
     remat_status status = room > 0 ? remat_profile_new(&graph->spec, &profile, error) : REMAT_OK;
     if (profile)
         status = remat_way_solve(profile, graph->unit, graph->kept, way, t->offloads ? &link : NULL,
                                  room, &r, error);
-    if (!status && r.fits) {
-        ranks = api_ranks_of_graph(&t->q, graph, 1e-6 * remat_store_all_makespan(profile));
-        status = ranks ? REMAT_OK : remat_fail_memory(error);
-    }
-    if (ranks) {
-        const remat_kernel update = {.kind = REMAT_POINTWISE,
-                                     .bytes = (double)table->update_traffic};
-        t->fits = true;
-        t->driver = remat_step_memory(table, r.peak).driver;
-        const double device = 1e-6 * r.makespan;
-        t->seconds = api_ranks_makespan(ranks, device) + api_ranks_exchange(ranks, device).exposed +
-                     remat_kernel_seconds(d, &update);
-    }
-    free(ranks);
+    t->fits = !status && r.fits;
     remat_profile_free(profile);
     return status;
 }
@@ -119,15 +103,81 @@ static words describe(const remat_plan_request *q, const trial *t)
     return w;
 }
 
-static void put(json_t **changes, const remat_plan_request *q, const trial *t)
+/* ---- plans of what was changed ---- */
+
+enum { KINDS = 8 };
+
+struct api_changes {
+    size_t n, at; /* at: the next that is asked */
+    struct {
+        json_t *json; /* what it is, then what its plan says too; NULL: it has none that fits */
+        remat_plan_draft draft;
+    } of[KINDS];
+};
+
+void api_changes_free(api_changes *c)
+{
+    for (size_t i = 0; c && i < c->n; i++) {
+        json_decref(c->of[i].json);
+        remat_plan_draft_clear(&c->of[i].draft);
+    }
+    free(c);
+}
+
+static remat_status put(api_changes *c, const remat_plan_request *q, trial *t, remat_error *error)
 {
     if (!t->fits)
-        return;
+        return REMAT_OK;
     const words w = describe(q, t);
-    remat_json_append(changes,
-                      json_pack("{s:s, s:o, s:I, s:f, s:f}", "arguments", w.options, "with", w.with,
-                                "driver_bytes", (json_int_t)t->driver, "step_seconds", t->seconds,
-                                "samples_per_second", (double)t->q.settings.batch / t->seconds));
+    t->q.offload = t->offloads;
+    t->q.alone = true;
+    remat_status status = remat_plan_draft_make(&t->q, NULL, NULL, &c->of[c->n].draft, error);
+    c->of[c->n].json = json_pack("{s:s, s:o}", "arguments", w.options, "with", w.with);
+    c->n += !status;
+    if (status) {
+        json_decref(c->of[c->n].json);
+        c->of[c->n].json = NULL;
+    }
+    return status;
+}
+
+bool api_changes_ask(api_changes *c, json_t **ret_document, json_t **ret_question)
+{
+    while (c->at < c->n && !c->of[c->at].draft.question)
+        api_changes_take(c, NULL);
+    if (c->at == c->n)
+        return false;
+    *ret_document = json_incref(c->of[c->at].draft.document);
+    *ret_question = json_incref(c->of[c->at].draft.question);
+    return true;
+}
+
+void api_changes_take(api_changes *c, const json_t *schedule)
+{
+    static const char *const members[] = {"step_seconds", "samples_per_second"};
+    remat_plan_draft *draft = &c->of[c->at].draft;
+    json_t **json = &c->of[c->at].json;
+    if (schedule) {
+        api_plan_settle(draft, schedule, NULL);
+        const json_t *use = json_object_get(draft->answer, "memory_use");
+        remat_json_set(json, "driver_bytes", json_incref(json_object_get(use, "driver_bytes")));
+        for (size_t i = 0; i < 2; i++)
+            remat_json_set(json, members[i],
+                           json_incref(json_object_get(draft->answer, members[i])));
+    } else {
+        json_decref(*json);
+        *json = NULL;
+    }
+    c->at++;
+}
+
+json_t *api_changes_encode(const api_changes *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->n; i++)
+        if (c->of[i].json)
+            remat_json_append(&list, json_incref(c->of[i].json));
+    return list;
 }
 
 /* ---- what may be changed ---- */
@@ -252,38 +302,37 @@ static remat_status offload(trial *t, remat_error *error)
 }
 
 /* By what they cost, cheapest first; the second where the first of two does not do. */
-static remat_status (*const kinds[][2])(trial *,
-                                        remat_error *) = {{fuse, NULL},
-                                                          {narrow, fuse_and_narrow},
-                                                          {step_in_backward, NULL},
-                                                          {take_fewer, narrow_and_take_fewer},
-                                                          {shorten, NULL},
-                                                          {shard, NULL},
-                                                          {adapt, adapt_in_4_bits},
-                                                          {offload, NULL}};
+static remat_status (*const kinds[KINDS][2])(trial *,
+                                             remat_error *) = {{fuse, NULL},
+                                                               {narrow, fuse_and_narrow},
+                                                               {step_in_backward, NULL},
+                                                               {take_fewer, narrow_and_take_fewer},
+                                                               {shorten, NULL},
+                                                               {shard, NULL},
+                                                               {adapt, adapt_in_4_bits},
+                                                               {offload, NULL}};
 
-remat_status api_nearest(const remat_plan_request *q, json_t **ret_changes, remat_error *error)
+remat_status api_nearest(const remat_plan_request *q, api_changes **ret_changes, remat_error *error)
 {
     trial as_it_is = {.q = *q, .offloads = q->offload};
-    json_t *changes = json_array();
     remat_status status = try(&as_it_is, error);
-    if (!status && as_it_is.fits) {
-        json_decref(changes);
-        return REMAT_OK;
-    }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !status; i++) {
+    if (status || as_it_is.fits)
+        return status;
+    api_changes *changes = calloc(1, sizeof *changes);
+    if (!changes)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < KINDS && !status; i++) {
         trial t = {.q = *q, .offloads = q->offload};
         status = kinds[i][0](&t, error);
         if (!status && !t.fits && kinds[i][1]) {
             t = (trial){.q = *q, .offloads = q->offload};
             status = kinds[i][1](&t, error);
         }
-        put(&changes, q, &t);
+        if (!status)
+            status = put(changes, q, &t, error);
     }
-    if (!status && !changes)
-        status = remat_fail_memory(error);
     if (status)
-        json_decref(changes);
+        api_changes_free(changes);
     else
         *ret_changes = changes;
     return status;

@@ -19,7 +19,7 @@ void remat_plan_draft_clear(remat_plan_draft *draft)
     json_decref(draft->answer);
     json_decref(draft->document);
     json_decref(draft->question);
-    json_decref(draft->changes);
+    api_changes_free(draft->changes);
     api_sweep_free(draft->sweep);
     api_pipeline_free(draft->pipeline);
     free(draft->ranks);
@@ -350,6 +350,8 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
         draft->question = question_encode(q, profile, usual, budget);
     if (!draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
+    if (q->alone)
+        return REMAT_OK;
     if (graph)
         status = put_ways(draft, graph, profile, q->offload ? &link : NULL, budget, error);
     if (graph && !status)
@@ -461,22 +463,6 @@ remat_status remat_plan_draft_make(const remat_plan_request *q, const remat_prof
 
 /* ---- the end ---- */
 
-remat_status remat_plan_draft_next(remat_plan_draft *draft, const json_t *schedule, bool *ret_asks,
-                                   remat_error *error)
-{
-    *ret_asks = false;
-    if (!draft->pipeline || !draft->question)
-        return REMAT_OK;
-    json_decref(draft->document);
-    json_decref(draft->question);
-    draft->document = draft->question = NULL;
-    remat_status status = api_pipeline_take(draft->pipeline, schedule, error);
-    if (!status)
-        status = api_pipeline_ask(draft->pipeline, &draft->document, &draft->question, error);
-    *ret_asks = draft->question != NULL;
-    return status;
-}
-
 json_t *api_schedule_part(const json_t *schedule)
 {
     static const char *const members[] = {"schedule_id", "solver",     "makespan",    "overhead",
@@ -515,35 +501,75 @@ static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
         api_sweep_settle(draft->sweep, &result, beside, json_object_get(schedule, "link") != NULL);
 }
 
-remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
-                                     const remat_error *refusal, remat_error *error)
+/* Why there is no schedule, and what the sweep says of that. */
+static json_t *refusal_encode(const remat_plan_draft *draft, const remat_error *refusal)
+{
+    api_sweep *s = draft->sweep;
+    if (!refusal)
+        return json_string("weights, gradients, optimizer states and what goes with them take the "
+                           "whole device");
+    const char *row = !s                         ? ""
+                      : api_sweep_fits(s, false) ? "; the row of this batch fits, without addresses"
+                      : api_sweep_fits(s, true)
+                          ? "; with offloading the row of this batch fits, without addresses"
+                          : "";
+    return json_sprintf("%s%s", refusal->message, row);
+}
+
+void api_plan_settle(remat_plan_draft *draft, const json_t *schedule, const remat_error *refusal)
+{
+    json_t **answer = &draft->answer;
+    draft->settled = true;
+    remat_json_set(answer, "fits", json_boolean(schedule != NULL));
+    if (schedule) {
+        put_schedule(draft, schedule);
+        api_changes_free(draft->changes);
+        draft->changes = NULL;
+        return;
+    }
+    remat_json_set(answer, "refusal", refusal_encode(draft, refusal));
+    if (refusal && refusal->number > 0)
+        remat_json_set(answer, "least_activations", json_integer((json_int_t)refusal->number));
+}
+
+/* Of a pipeline's stage. */
+static remat_status next_stage(remat_plan_draft *draft, const json_t *schedule, bool asked,
+                               remat_error *error)
+{
+    remat_status status = asked ? api_pipeline_take(draft->pipeline, schedule, error) : REMAT_OK;
+    if (!status && asked)
+        status = api_pipeline_ask(draft->pipeline, &draft->document, &draft->question, error);
+    return status;
+}
+
+remat_status remat_plan_draft_next(remat_plan_draft *draft, const json_t *schedule,
+                                   const remat_error *refusal, bool *ret_asks, remat_error *error)
+{
+    const bool asked = draft->question != NULL;
+    remat_status status = REMAT_OK;
+    json_decref(draft->document);
+    json_decref(draft->question);
+    draft->document = draft->question = NULL;
+    if (draft->pipeline)
+        status = next_stage(draft, schedule, asked, error);
+    else if (draft->settled)
+        api_changes_take(draft->changes, schedule);
+    else
+        api_plan_settle(draft, schedule, refusal);
+    if (!status && draft->changes)
+        (void)api_changes_ask(draft->changes, &draft->document, &draft->question);
+    *ret_asks = draft->question != NULL;
+    return status;
+}
+
+remat_status remat_plan_draft_finish(remat_plan_draft *draft, remat_error *error)
 {
     json_t **answer = &draft->answer;
     if (draft->pipeline)
         return api_pipeline_encode(draft->pipeline, answer, error);
-    remat_json_set(answer, "fits", json_boolean(schedule != NULL));
-    if (schedule)
-        put_schedule(draft, schedule);
     if (draft->sweep)
         api_sweep_encode(draft->sweep, answer);
-    if (!schedule && draft->changes)
-        remat_json_set(answer, "changes", json_incref(draft->changes));
-    if (refusal) {
-        api_sweep *s = draft->sweep;
-        const char *row = !s ? ""
-                          : api_sweep_fits(s, false)
-                              ? "; the row of this batch fits, without addresses"
-                          : api_sweep_fits(s, true)
-                              ? "; with offloading the row of this batch fits, without addresses"
-                              : "";
-        remat_json_set(answer, "refusal", json_sprintf("%s%s", refusal->message, row));
-        if (refusal->number > 0)
-            remat_json_set(answer, "least_activations", json_integer((json_int_t)refusal->number));
-    } else if (!schedule) {
-        remat_json_set(
-            answer, "refusal",
-            json_string("weights, gradients, optimizer states and what goes with them take "
-                        "the whole device"));
-    }
+    if (draft->changes)
+        remat_json_set(answer, "changes", api_changes_encode(draft->changes));
     return *answer ? REMAT_OK : remat_fail_memory(error);
 }

@@ -52,6 +52,7 @@ typedef struct remat_plan_request {
     bool play;               /* of it: the play is told, pass by pass */
     bool offload;            /* the schedule may use the device's link */
     bool sweep;              /* rows over batches are wanted; of a model */
+    bool alone;              /* not decoded: the schedule's figures alone are wanted */
     bool keeps;              /* of the caller, not decoded: schedules are kept under their ids, so
                                 that every stage is asked; else what equals another but for names
                                 is not */
@@ -68,6 +69,7 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
 typedef struct api_sweep api_sweep;
 typedef struct api_pipeline api_pipeline;
 struct api_ranks;
+struct api_changes;
 
 /* Of a profile, where no precision was asked for: that of its numbers, if the document says one
  * that the device has and the step can be in. */
@@ -81,10 +83,12 @@ typedef struct remat_plan_draft {
     json_t *question; /* owned: what POST /v1/schedules is to be asked, without its subject; NULL:
                          nothing is left of the device's memory for a step */
     api_sweep *sweep; /* owned: rows over batches; NULL: none are wanted */
-    struct api_ranks *ranks; /* owned */
-    api_pipeline *pipeline;  /* owned: of a pipeline, whose stages are asked one after another:
-                                document and question are those of the next one */
-    json_t *changes;         /* owned: what would fit, if nothing does; NULL: not looked for */
+    struct api_ranks *ranks;     /* owned */
+    api_pipeline *pipeline;      /* owned: of a pipeline, whose stages are asked one after another:
+                                    document and question are those of the next one */
+    struct api_changes *changes; /* owned: what would fit, if nothing does, whose plans are asked
+                                    then in the same way; NULL: not looked for */
+    bool settled;                /* its own question was answered */
     remat_step_table table;
     uint64_t memory; /* bytes of the device */
     double update;   /* seconds of the optimizer's part of a step */
@@ -98,15 +102,13 @@ remat_status remat_plan_draft_make(const remat_plan_request *request, const rema
                                    remat_error *error);
 void remat_plan_draft_clear(remat_plan_draft *draft); /* accepts {0} */
 
-/* Of a pipeline, what became of a stage's question: the schedule's document, or NULL, no schedule
- * fits. Where *ret_asks, document and question are the next stage's; else, and of no pipeline, the
- * draft is to be finished. */
-remat_status remat_plan_draft_next(remat_plan_draft *draft, const json_t *schedule, bool *ret_asks,
-                                   remat_error *error);
+/* What became of the draft's question: the schedule's document, or NULL, and why there is none
+ * (REMAT_INFEASIBLE; NULL: nothing was asked). Where *ret_asks, document and question are the next
+ * ones, of a pipeline's stage or of what would fit; else the draft is to be finished. */
+remat_status remat_plan_draft_next(remat_plan_draft *draft, const json_t *schedule,
+                                   const remat_error *refusal, bool *ret_asks, remat_error *error);
 
-/* Puts into the draft's answer what became of its question: the schedule's document, or why there
- * is none (REMAT_INFEASIBLE; else NULL). The draft keeps the answer. REMAT_NO_MEMORY. */
-remat_status remat_plan_draft_finish(remat_plan_draft *draft, const json_t *schedule,
-                                     const remat_error *refusal, remat_error *error);
+/* Completes the draft's answer, which the draft keeps. REMAT_NO_MEMORY. */
+remat_status remat_plan_draft_finish(remat_plan_draft *draft, remat_error *error);
 
 #endif

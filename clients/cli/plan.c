@@ -233,7 +233,7 @@ static remat_status use_document(struct cli *cli, struct subject *s, const remat
     return status;
 }
 
-/* Solves the draft's question, or those of its stages, unless nothing is left to solve for. */
+/* Solves the draft's questions, one after another, unless nothing is left to solve for. */
 static remat_status solve_draft(struct cli *cli, struct subject *s, remat_plan_draft *draft)
 {
     remat_status status = REMAT_OK;
@@ -249,10 +249,10 @@ static remat_status solve_draft(struct cli *cli, struct subject *s, remat_plan_d
         if (status && !refused)
             cli->error = refusal;
         else
-            status = remat_plan_draft_next(draft, schedule, &asks, &cli->error);
+            status = remat_plan_draft_next(draft, schedule, refused ? &refusal : NULL, &asks,
+                                           &cli->error);
         if (!status && !asks)
-            status =
-                remat_plan_draft_finish(draft, schedule, refused ? &refusal : NULL, &cli->error);
+            status = remat_plan_draft_finish(draft, &cli->error);
         json_decref(schedule);
     }
     return status;
@@ -299,8 +299,9 @@ static remat_status follow(struct cli *cli, const remat_client_answer *answer)
 
 static int plan_there(struct cli *cli, json_t *request)
 {
-    /* an answer can be forgotten before it is read; of a pipeline each stage is a job */
-    enum { MOST_ROUNDS = 5, MOST_STAGES = 300 };
+    /* an answer can be forgotten before it is read; each stage of a pipeline, and each change that
+     * would fit, is a job */
+    enum { MOST_ROUNDS = 20, MOST_STAGES = 300 };
     const int rounds = json_object_get(json_object_get(request, "parallel"), "microbatches")
                            ? MOST_STAGES
                            : MOST_ROUNDS;

@@ -81,9 +81,9 @@ static remat_status step_draft(call *c, remat_plan_draft *draft, bool *ret_asks,
     if (status && !refused)
         *error = refusal;
     else
-        status = remat_plan_draft_next(draft, schedule, ret_asks, error);
+        status = remat_plan_draft_next(draft, schedule, refused ? &refusal : NULL, ret_asks, error);
     if (!status && !*ret_asks)
-        status = remat_plan_draft_finish(draft, schedule, refused ? &refusal : NULL, error);
+        status = remat_plan_draft_finish(draft, error);
     json_decref(schedule);
     return status;
 }

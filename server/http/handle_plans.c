@@ -129,17 +129,13 @@ static remat_error refusal_of(const json_t *problem)
     return refusal;
 }
 
-/* json: what the question came to, a schedule or a problem; NULL: nothing was asked. */
-static void put_answer(request *r, planning *plan, const json_t *json)
+static void put_answer(request *r, planning *plan)
 {
     remat_error error;
-    const remat_error refusal = refusal_of(json);
-    const bool solved = json && r->reply.status == 200;
     const char *cache = r->reply.cache;
     body_release(r->reply.body);
     r->reply = (reply){.cache = cache};
-    if (remat_plan_draft_finish(&plan->draft, solved ? json : NULL,
-                                json && !solved ? &refusal : NULL, &error)) {
+    if (remat_plan_draft_finish(&plan->draft, &error)) {
         reply_error(r, &error);
         return;
     }
@@ -151,7 +147,7 @@ static void put_answer(request *r, planning *plan, const json_t *json)
 
 static void finish_plan(request *r, void *data);
 
-/* Of a pipeline: the question of the draft's next stage, for a new asker. */
+/* The draft's next question, for a new asker. */
 static void ask_next(request *r, planning *plan)
 {
     known_profile *known = NULL;
@@ -188,21 +184,22 @@ static void finish_work(request *r)
     remat_status status =
         b ? remat_json_parse(b->data[BODY_IDENTITY], b->length[BODY_IDENTITY], &json, &error)
           : REMAT_OK;
+    const bool solved = r->reply.status == 200;
     const char *type = json_string_value(json_object_get(json, "type"));
-    const bool answers =
-        r->reply.status == 200 || (type && strcmp(type, "/problems/infeasible-budget") == 0);
+    const bool answers = solved || (type && strcmp(type, "/problems/infeasible-budget") == 0);
+    const remat_error refusal = refusal_of(json);
     bool asks = false;
     if (json_is_true(json_object_get(json, "cut_short")))
         plan->name[0] = '\0'; /* later ones may do better */
     if (!status && answers)
-        status = remat_plan_draft_next(&plan->draft, r->reply.status == 200 ? json : NULL, &asks,
-                                       &error);
+        status = remat_plan_draft_next(&plan->draft, solved ? json : NULL,
+                                       json && !solved ? &refusal : NULL, &asks, &error);
     if (status)
         reply_error(r, &error);
     else if (asks)
         ask_next(r, plan);
     else if (answers)
-        put_answer(r, plan, json);
+        put_answer(r, plan);
     json_decref(json);
     if (!asks)
         planning_free(plan);

@@ -140,11 +140,11 @@ static json_t *plan(const example *e)
         status = remat_plan_draft_make(&request, e->profile, e->document, &draft, &error);
     while (!status && asks) {
         json_t *schedule = draft.question ? answer(draft.document, draft.question) : NULL;
-        status = remat_plan_draft_next(&draft, schedule, &asks, &error);
+        status = remat_plan_draft_next(&draft, schedule, NULL, &asks, &error);
         json_decref(schedule);
     }
     if (!status)
-        status = remat_plan_draft_finish(&draft, NULL, NULL, &error);
+        status = remat_plan_draft_finish(&draft, &error);
     json_t *made = json_incref(draft.answer);
     if (status && strstr(error.message, "units only"))
         made = NULL;
