@@ -86,6 +86,26 @@ static void assume(json_t **list, const char *format, ...)
 
 #define FUSED_BLOCKS "norms, rotary positions, SwiGLU, dropout with its sum"
 
+/* Of several ranks. */
+static void assume_network(const remat_plan_request *q, const remat_network_graph *graph,
+                           json_t **list)
+{
+    const remat_interconnect *way = &q->device.interconnect;
+    const bool leaves = remat_step_ranks(&q->step) > way->node;
+    if (q->usual_network)
+        assume(list, "network: %s, as nodes of this device are sold", q->device.interconnect.name);
+    if (leaves && q->usual_between)
+        assume(list, "network: between nodes %.2f GB/s a rank, as nodes of this device are sold",
+               1e-9 * way->between);
+    if (q->usual_latency)
+        assume(list, "network: a collective takes 40 us beside its bytes where no latency is "
+                     "given, as over NVLink");
+    if (leaves && q->usual_node)
+        assume(list, "network: %u ranks to a node, as they are sold", way->node);
+    if (!graph && q->pipeline.ranks == 0)
+        assume(list, "network: the parameters are spread evenly over the profile");
+}
+
 /* Figures of this plan that nobody measured for it. */
 static json_t *assumptions_encode(const remat_plan_request *q, const remat_network_graph *graph)
 {
@@ -101,7 +121,6 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         "Transformer Engine, delayed scales; inputs and weights in 8 bits, by rows and by columns"};
     json_t *list = json_array();
     const double gaps = 100 * q->device.fragmentation[q->step.compiled];
-    const bool several = remat_step_ranks(&q->step) > 1;
     if (gaps > 0)
         assume(&list,
                "gaps: of a filled device the allocator reserves %g %% beyond what is asked of it",
@@ -122,10 +141,8 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
                       "own");
     if (q->settings.sizes.window > 0 && q->settings.eager_attention)
         assume(&list, "window: scores that are written out are of all tokens, masked");
-    if (several && q->usual_network)
-        assume(&list, "network: %s, as nodes of this device are sold", q->device.interconnect.name);
-    if (several && !graph && q->pipeline.ranks == 0)
-        assume(&list, "network: the parameters are spread evenly over the profile");
+    if (remat_step_ranks(&q->step) > 1)
+        assume_network(q, graph, &list);
     if (q->pipeline.ranks > 0 && q->usual_runtime)
         assume(&list, "runtime: pytorch's, which keeps outputs and has room for all it receives");
     if (q->pipeline.ranks > 0 && q->pipeline.order == REMAT_1F1B)

@@ -45,7 +45,10 @@ typedef struct remat_plan_request {
     remat_device device;
     remat_step_settings step;
     bool usual_precision;    /* none was asked for: the device's, until a profile says its own */
-    bool usual_network;      /* none was asked for */
+    bool usual_network;      /* none was asked for; and of one that was: */
+    bool usual_between;      /* no way between nodes */
+    bool usual_latency;      /* a rate without a latency */
+    bool usual_node;         /* and not how many ranks a node has */
     remat_pipeline pipeline; /* ranks 0: there is none. Its link is the device's network */
     char runtime[16];        /* of it */
     bool usual_runtime;      /* none was asked for */

@@ -35,6 +35,17 @@ static bool read_rate(const char *text, double *ret_rate, double *ret_latency)
     return known;
 }
 
+bool api_network_lacks_latency(const char *text)
+{
+    char word[64];
+    double rate, latency = NAN;
+    const size_t length = strcspn(text, "+");
+    snprintf(word, sizeof word, "%.*s", (int)length, text);
+    if (read_rate(word, &rate, &latency) && isnan(latency))
+        return true;
+    return text[length] && api_network_lacks_latency(text + length + 1);
+}
+
 static remat_status read_way(const char *text, const json_t *list, double *ret_rate,
                              double *ret_latency, remat_error *error)
 {

@@ -50,4 +50,7 @@ double api_ranks_makespan(const api_ranks *ranks, double device);
  * backward. What is sent hides behind the host, too. */
 remat_exchange api_ranks_exchange(const api_ranks *ranks, double device);
 
+/* Whether a network's text has a rate without a latency, whose is taken for NVLink's. */
+bool api_network_lacks_latency(const char *text);
+
 #endif

@@ -269,6 +269,9 @@ remat_status remat_plan_request_decode(const json_t *json, remat_plan_request *r
     request.effort = r.effort ? json_object_get(json, "effort") : NULL;
     request.offload = r.offload;
     request.usual_network = !r.network;
+    request.usual_between = r.network && !strchr(r.network, '+');
+    request.usual_latency = r.network && api_network_lacks_latency(r.network);
+    request.usual_node = r.network && !r.node_ranks.given;
     request.sweep = r.sweep && request.model && request.pipeline.ranks == 0;
     *ret_request = request;
     return REMAT_OK;

@@ -695,6 +695,22 @@ def test_on_no_what_would_fit(rematd):
     assert alike == refused["changes"]
 
 
+def test_what_of_a_network_is_not_given_is_assumed():
+    words = ["plan", "tinyllama-1.1b", "--batch", "1", "--device", "h100", "--no-sweep", "--kernels", "compiled"]
+    between, latency, node = ("between nodes", "a collective takes 40 us", "8 ranks to a node")
+    for more, assumed in ((["--mesh", "dp=16", "--network", "200GB/s"], [between, latency, node]),
+                          (["--mesh", "dp=8", "--network", "200GB/s"], [latency]),
+                          (["--mesh", "dp=16", "--network", "nvlink4", "--node-ranks", "4"], [between]),
+                          (["--mesh", "dp=16", "--network", "nvlink4+50GB/s", "--node-ranks", "4"], [latency]),
+                          (["--mesh", "dp=16", "--network", "200GB/s@9us+ndr"], [node]),
+                          (["--mesh", "dp=16", "--network", "200GB/s@9us+50GB/s@9us", "--node-ranks", "8"], []),
+                          (["--mesh", "dp=8,pp=2", "--microbatches", "2", "--network", "nvlink4"], [between, node])):
+        said = [line for line in answer(*words, *more)["assumptions"] if line.startswith("network: ")]
+        assert len(said) == len(assumed) and all(part in line for part, line in zip(assumed, said)), more
+    said = [line for line in answer(*words, "--mesh", "dp=16")["assumptions"] if line.startswith("network: ")]
+    assert said == ["network: nvlink4+ndr, as nodes of this device are sold"]
+
+
 def test_a_profile_keeps_its_device(write):  # noqa: F811
     words = ["plan", PROFILES / "vit-b16.flops.json", "--parameters", "86567656", "--precision", "float32", "--device", "h100"]
     assert "which device that is" in problem(*words, code=INPUT)["detail"]
