@@ -1,6 +1,7 @@
 #include "plan/nearest.h"
 
 #include "fields.h"
+#include "plan/pipeline.h"
 #include "plan/ranks.h"
 
 #include <stdarg.h>
@@ -12,6 +13,9 @@ typedef struct trial {
     remat_plan_request q;
     bool offloads;
     bool fits;
+    uint32_t n_nodes;
+    double seconds; /* of the step */
+    uint64_t driver;
 } trial;
 
 static remat_status measure(trial *t, const remat_network_graph *graph,
@@ -25,11 +29,24 @@ static remat_status measure(trial *t, const remat_network_graph *graph,
     const remat_way way = graph->spec.n_nodes <= 400 ? REMAT_WAY_REMAT : REMAT_WAY_BLOCKS;
     remat_profile *profile = NULL;
     remat_way_result r = {.fits = false};
+    api_ranks *ranks = NULL;
     remat_status status = room > 0 ? remat_profile_new(&graph->spec, &profile, error) : REMAT_OK;
     if (profile)
         status = remat_way_solve(profile, graph->unit, graph->kept, way, t->offloads ? &link : NULL,
                                  room, &r, error);
-    t->fits = !status && r.fits;
+    if (!status && r.fits) {
+        ranks = api_ranks_of_graph(&t->q, graph, 1e-6 * remat_store_all_makespan(profile));
+        status = ranks ? REMAT_OK : remat_fail_memory(error);
+    }
+    if (ranks) {
+        const double device = 1e-6 * r.makespan;
+        t->fits = true;
+        t->n_nodes = profile->n_nodes;
+        t->driver = remat_step_memory(table, r.peak).driver;
+        t->seconds = api_ranks_makespan(ranks, device) + api_ranks_exchange(ranks, device).exposed +
+                     api_update_seconds(d, table);
+    }
+    free(ranks);
     remat_profile_free(profile);
     return status;
 }
@@ -105,13 +122,16 @@ static words describe(const remat_plan_request *q, const trial *t)
 
 /* ---- plans of what was changed ---- */
 
-enum { KINDS = 8 };
+/* Changes whose plans have more nodes, all together, are told by per-block checkpointing: a plan of
+ * 80 blocks takes a second. */
+enum { KINDS = 8, MOST_NODES_ASKED = 4000 };
 
 struct api_changes {
     size_t n, at; /* at: the next that is asked */
+    uint32_t n_nodes;
     struct {
-        json_t *json; /* what it is, then what its plan says too; NULL: it has none that fits */
-        remat_plan_draft draft;
+        json_t *json;           /* what it is and takes; NULL: its plan fits nowhere */
+        remat_plan_draft draft; /* of what is asked; else {0} */
     } of[KINDS];
 };
 
@@ -124,27 +144,38 @@ void api_changes_free(api_changes *c)
     free(c);
 }
 
+/* What it takes by that way: the whole of its plan, or the plan's row of blocks. */
+static void put_figures(json_t **json, const char *way, json_int_t driver, double seconds,
+                        uint64_t batch)
+{
+    remat_json_set(json, "way", json_string(way));
+    remat_json_set(json, "driver_bytes", json_integer(driver));
+    remat_json_set(json, "step_seconds", json_real(seconds));
+    remat_json_set(json, "samples_per_second", json_real((double)batch / seconds));
+}
+
 static remat_status put(api_changes *c, const remat_plan_request *q, trial *t, remat_error *error)
 {
     if (!t->fits)
         return REMAT_OK;
     const words w = describe(q, t);
+    json_t **json = &c->of[c->n].json;
+    remat_plan_draft *draft = &c->of[c->n++].draft;
+    *json = json_pack("{s:s, s:o}", "arguments", w.options, "with", w.with);
+    put_figures(json, remat_way_name(REMAT_WAY_BLOCKS), (json_int_t)t->driver, t->seconds,
+                t->q.settings.batch);
+    if (c->n_nodes + t->n_nodes > MOST_NODES_ASKED)
+        return REMAT_OK;
+    c->n_nodes += t->n_nodes;
     t->q.offload = t->offloads;
     t->q.alone = true;
-    remat_status status = remat_plan_draft_make(&t->q, NULL, NULL, &c->of[c->n].draft, error);
-    c->of[c->n].json = json_pack("{s:s, s:o}", "arguments", w.options, "with", w.with);
-    c->n += !status;
-    if (status) {
-        json_decref(c->of[c->n].json);
-        c->of[c->n].json = NULL;
-    }
-    return status;
+    return remat_plan_draft_make(&t->q, NULL, NULL, draft, error);
 }
 
 bool api_changes_ask(api_changes *c, json_t **ret_document, json_t **ret_question)
 {
     while (c->at < c->n && !c->of[c->at].draft.question)
-        api_changes_take(c, NULL);
+        c->at++;
     if (c->at == c->n)
         return false;
     *ret_document = json_incref(c->of[c->at].draft.document);
@@ -154,21 +185,19 @@ bool api_changes_ask(api_changes *c, json_t **ret_document, json_t **ret_questio
 
 void api_changes_take(api_changes *c, const json_t *schedule)
 {
-    static const char *const members[] = {"step_seconds", "samples_per_second"};
     remat_plan_draft *draft = &c->of[c->at].draft;
-    json_t **json = &c->of[c->at].json;
+    json_t **json = &c->of[c->at++].json;
     if (schedule) {
         api_plan_settle(draft, schedule, NULL);
         const json_t *use = json_object_get(draft->answer, "memory_use");
-        remat_json_set(json, "driver_bytes", json_incref(json_object_get(use, "driver_bytes")));
-        for (size_t i = 0; i < 2; i++)
-            remat_json_set(json, members[i],
-                           json_incref(json_object_get(draft->answer, members[i])));
+        put_figures(json, remat_way_name(REMAT_WAY_REMAT),
+                    json_integer_value(json_object_get(use, "driver_bytes")),
+                    remat_json_number(draft->answer, "step_seconds"),
+                    (uint64_t)remat_json_number(draft->answer, "batch"));
     } else {
         json_decref(*json);
         *json = NULL;
     }
-    c->at++;
 }
 
 json_t *api_changes_encode(const api_changes *c)

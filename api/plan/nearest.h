@@ -7,7 +7,7 @@
 /* Changes of a model's request with each of which alone a step fits by per-block checkpointing
  * (a small one by thresholds, REMAT_WAY_REMAT), with a twentieth of its activations left for
  * addresses: the one that changes least of a kind, the kinds by what they cost, cheapest first;
- * each with the draft of its plan. NULL where the request itself fits so. */
+ * the first ones with drafts of their plans. NULL where the request itself fits so. */
 typedef struct api_changes api_changes;
 remat_status api_nearest(const remat_plan_request *request, api_changes **ret_changes,
                          remat_error *error);

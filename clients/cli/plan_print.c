@@ -78,10 +78,12 @@ static void print_changes(const struct cli *cli, const json_t *changes)
     char a[TEXT_SIZE], b[TEXT_SIZE];
     for (size_t i = 0; i < json_array_size(changes); i++) {
         const json_t *one = json_array_get(changes, i);
-        summary_line(cli, i ? "" : "would fit", "%-28s %s by the driver, step %s",
+        const bool blocks = strcmp(json_get_text(one, "way"), "blocks") == 0;
+        summary_line(cli, i ? "" : "would fit", "%-28s %s by the driver, step %s%s",
                      json_get_text(one, "arguments"),
                      text_bytes(json_get_number(one, "driver_bytes"), a),
-                     text_seconds(json_get_number(one, "step_seconds"), b));
+                     text_seconds(json_get_number(one, "step_seconds"), b),
+                     blocks ? ", by checkpointing blocks" : "");
     }
 }
 

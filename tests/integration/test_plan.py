@@ -687,8 +687,13 @@ def test_on_no_what_would_fit(rematd):
             assert change["arguments"] in said
             made = rematd.post("/v1/plans", {**asked, **change["with"], "sweep": False, "wait": 300}).json
             check(made)
-            assert made["fits"] and made["memory_use"]["driver_bytes"] == change["driver_bytes"], change["arguments"]
-            assert all(made[k] == change[k] for k in ("step_seconds", "samples_per_second")), change["arguments"]
+            if change["way"] == "blocks" and "offload" in change["with"]:  # as in rows, with as many blocks at the host as must be
+                assert made["fits"] and made["step_seconds"] <= change["step_seconds"]
+                continue
+            row = made if change["way"] == "remat" else next(way for way in made["ways"] if way["way"] == "blocks")
+            assert made["fits"] and row["memory_use"]["driver_bytes"] == change["driver_bytes"], change["arguments"]
+            assert row["step_seconds"] == pytest.approx(change["step_seconds"], rel=1e-12 if change["way"] == "remat" else 1e-6)
+        assert refused["changes"][0]["way"] == "remat"
     assert refused["changes"][-1]["with"].keys() <= {"parallel", "lora", "offload"}
     assert "changes" not in plan(rematd, sweep=False).json
     alike = answer(*words[:2], *words[3:], "--no-sweep", code=NO)["changes"]

@@ -53,7 +53,7 @@ interface Plan {
   memory_use?: Memory;
   fits: boolean;
   refusal?: string;
-  changes?: { arguments: string; driver_bytes: number; step_seconds: number }[];
+  changes?: { arguments: string; way: string; driver_bytes: number; step_seconds: number }[];
   step_seconds?: number;
   samples_per_second?: number;
   compute_seconds: number;
@@ -486,8 +486,9 @@ function Answer({ plan }: { plan: Plan }): VNode {
           <ul>
             {plan.changes.map((change) => (
               <li key={change.arguments}>
-                <code>{change.arguments}</code>: {bytes(change.driver_bytes)} by the driver, a step of at most{' '}
+                <code>{change.arguments}</code>: {bytes(change.driver_bytes)} by the driver, a step of{' '}
                 {seconds(change.step_seconds)}
+                {change.way === 'blocks' ? ', by checkpointing blocks' : ''}
               </li>
             ))}
           </ul>
