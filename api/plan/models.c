@@ -2,8 +2,6 @@
 #include "fields.h"
 #include "plan/plan.h"
 
-#include <math.h>
-
 json_t *remat_networks_encode(void)
 {
     size_t n;
@@ -34,12 +32,6 @@ static json_t *strings(const char *const *items, size_t n)
     return list;
 }
 
-/* Nanoseconds are enough, and keep documents short. */
-static json_t *time_encode(double microseconds)
-{
-    return json_real(floor(microseconds * 1e3 + 0.5) / 1e3);
-}
-
 static json_t *bytes_encode(remat_number bytes)
 {
     return json_integer((json_int_t)bytes.value);
@@ -51,8 +43,8 @@ static json_t *node_encode(const remat_node_spec *node)
     remat_json_set(&json, "id", json_string(node->id));
     remat_json_set(&json, "op", json_string(node->op));
     remat_json_set(&json, "inputs", strings(node->inputs, node->n_inputs));
-    remat_json_set(&json, "forward_time", time_encode(node->forward_time.value));
-    remat_json_set(&json, "backward_time", time_encode(node->backward_time.value));
+    remat_json_set(&json, "forward_time", json_real(node->forward_time.value));
+    remat_json_set(&json, "backward_time", json_real(node->backward_time.value));
     remat_json_set(&json, "output_bytes", bytes_encode(node->output_bytes));
     if (node->saved_bytes.given)
         remat_json_set(&json, "saved_bytes", bytes_encode(node->saved_bytes));

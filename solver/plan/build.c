@@ -72,6 +72,16 @@ static void charge_gradients(plan_builder *b)
         b->inputs[k].gradient_bytes.value = ceil(b->inputs[k].gradient_bytes.value);
 }
 
+/* Nanoseconds are enough, and keep documents short. */
+static void round_times(plan_builder *b)
+{
+    for (size_t v = 0; v < b->n_nodes; v++) {
+        remat_node_spec *node = &b->nodes[v];
+        node->forward_time.value = floor(node->forward_time.value * 1e3 + 0.5) / 1e3;
+        node->backward_time.value = floor(node->backward_time.value * 1e3 + 0.5) / 1e3;
+    }
+}
+
 remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph **ret_graph,
                          remat_error *error)
 {
@@ -87,6 +97,7 @@ remat_status plan_finish(plan_builder *b, const char *name, remat_network_graph 
     }
     charge_sums(b);
     charge_gradients(b);
+    round_times(b);
     g->spec = (remat_profile_spec){.format = "remat-profile/1",
                                    .name = copy,
                                    .time_unit = "us",

@@ -309,6 +309,16 @@ def test_kernels_take_less(rematd):
     assert peaks["blocks"] < peaks["selective-op"] < peaks["store-all"] == eager["store_all_peak"]
 
 
+def test_rows_are_single_plans(rematd):
+    """Times are rounded before anything reads them: rows were those of other nanoseconds."""
+    swept = plan(rematd, device="t4").json
+    for row in swept["rows"][:3]:
+        single = {way["way"]: way for way in plan(rematd, device="t4", batch=row["batch"], sweep=False).json["ways"]}
+        for cell in (cell for cell in row["ways"] if cell["way"] in single and cell["fits"] and not cell["offload"]):
+            assert cell["peak"] == single[cell["way"]]["peak"]
+            assert cell["step_seconds"] == pytest.approx(single[cell["way"]]["step_seconds"], rel=1e-12, abs=0)
+
+
 def test_gradients_that_stay(rematd):
     come, stay = (plan(rematd, device="a100-80gb", sweep=False, keep_gradients=keep).json for keep in (False, True))
     for made in (come, stay):
