@@ -9,11 +9,19 @@
 
 enum { MOST_BATCH = 1 << 20, MOST_ROWS = 256, SWEPT = REMAT_WAY_REMAT + 1, COLUMNS = 2 * SWEPT };
 
+/* What the columns of a row are made of. */
+typedef struct model {
+    remat_network_graph *graph;
+    remat_profile *profile;
+    api_ranks *ranks;
+} model;
+
 /* Column c is way c / 2, with offloading where c is odd. */
 typedef struct row {
     uint64_t batch;
-    bool built; /* false: sizes past every limit */
-    bool shown; /* in the answer */
+    bool built;  /* false: sizes past every limit */
+    bool shown;  /* in the answer */
+    model model; /* of rows that several columns come to, while there are more */
     bool done[COLUMNS];
     remat_way_result result[COLUMNS];
     double beside[COLUMNS]; /* seconds of the step beside the makespan */
@@ -44,47 +52,66 @@ static row *row_of(api_sweep *s, uint64_t batch)
     return &s->rows[s->n++];
 }
 
-/* The columns of a row that are wanted and not there yet. A batch whose sizes are past 2^53 does
- * not fit. */
-static remat_status fill(api_sweep *s, row *r, unsigned first, unsigned end, remat_error *error)
+static void model_clear(model *m)
 {
-    const remat_plan_request *q = s->request;
-    remat_network_graph *graph = NULL;
-    api_ranks *ranks = NULL;
-    remat_profile *profile = NULL;
-    bool missing = false;
-    for (unsigned c = first; c < end; c++)
-        missing |= !r->done[c];
-    if (!missing)
-        return REMAT_OK;
-    remat_status status = api_plan_graph(q, r->batch, &graph, error);
+    free(m->ranks);
+    remat_profile_free(m->profile);
+    remat_network_graph_free(m->graph);
+    *m = (model){.graph = NULL};
+}
+
+static remat_status model_make(const remat_plan_request *q, uint64_t batch, model *m,
+                               remat_error *error)
+{
+    remat_status status = api_plan_graph(q, batch, &m->graph, error);
     if (!status)
-        status = remat_profile_new(&graph->spec, &profile, error);
+        status = remat_profile_new(&m->graph->spec, &m->profile, error);
     if (!status) {
-        ranks = api_ranks_of_graph(q, graph, 1e-6 * remat_store_all_makespan(profile));
-        status = ranks ? REMAT_OK : remat_fail_memory(error);
+        m->ranks = api_ranks_of_graph(q, m->graph, 1e-6 * remat_store_all_makespan(m->profile));
+        status = m->ranks ? REMAT_OK : remat_fail_memory(error);
     }
+    return status;
+}
+
+static remat_status fill_column(api_sweep *s, row *r, unsigned c, remat_error *error)
+{
+    const model *m = &r->model;
+    remat_way_result *result = &r->result[c];
     remat_step_table table = s->table;
-    table.hole = graph ? graph->hole : 0;
-    const uint64_t budget = remat_step_room(&table, q->device.memory);
-    const bool too_large = status == REMAT_TOO_LARGE || status == REMAT_INVALID;
-    for (unsigned c = first; c < end && (!status || too_large); c++) {
-        r->done[c] = true;
-        r->result[c] = (remat_way_result){.fits = false};
-        if (!status)
-            status = remat_way_solve(profile, graph->unit, graph->kept, (remat_way)(c / 2),
-                                     c % 2 ? &s->link : NULL, budget, &r->result[c], error);
-        if (status)
-            continue;
-        const double device = 1e-6 * r->result[c].makespan;
-        r->result[c].makespan = 1e6 * api_ranks_makespan(ranks, device);
-        r->beside[c] = s->update + api_ranks_exchange(ranks, device).exposed;
+    table.hole = m->graph->hole;
+    const uint64_t budget = remat_step_room(&table, s->request->device.memory);
+    remat_status status =
+        remat_way_solve(m->profile, m->graph->unit, m->graph->kept, (remat_way)(c / 2),
+                        c % 2 ? &s->link : NULL, budget, result, error);
+    if (status)
+        return status;
+    const double device = 1e-6 * result->makespan;
+    result->makespan = 1e6 * api_ranks_makespan(m->ranks, device);
+    r->beside[c] = s->update + api_ranks_exchange(m->ranks, device).exposed;
+    r->done[c] = true;
+    return REMAT_OK;
+}
+
+/* A column of a row, if it is not there yet. A batch whose sizes are past 2^53 does not fit. */
+static remat_status fill(api_sweep *s, row *r, unsigned c, remat_error *error)
+{
+    remat_status status = REMAT_OK;
+    if (r->done[c])
+        return REMAT_OK;
+    if (!r->model.ranks)
+        status = model_make(s->request, r->batch, &r->model, error);
+    if (!status)
+        status = fill_column(s, r, c, error);
+    r->built |= !status;
+    if (status == REMAT_TOO_LARGE || status == REMAT_INVALID) {
+        for (c = 0; c < COLUMNS; c++)
+            r->done[c] = true;
+        status = REMAT_OK;
     }
-    r->built = !status;
-    free(ranks);
-    remat_profile_free(profile);
-    remat_network_graph_free(graph);
-    return too_large ? REMAT_OK : status;
+    const bool again = (r->batch & (r->batch - 1)) == 0 || r->batch == s->batch;
+    if (!again || !r->built)
+        model_clear(&r->model);
+    return status;
 }
 
 static bool skips(const api_sweep *s, unsigned column)
@@ -98,7 +125,7 @@ static remat_status fits(api_sweep *s, uint64_t batch, unsigned column, bool *re
     row *r = row_of(s, batch);
     if (!r)
         return remat_fail(error, REMAT_INTERNAL, NULL, "too many batches are tried");
-    remat_status status = fill(s, r, column, column + 1, error);
+    remat_status status = fill(s, r, column, error);
     *ret_fits = r->result[column].fits;
     return status;
 }
@@ -164,8 +191,10 @@ static remat_status make_rows(api_sweep *s, remat_error *error)
         r->shown = is_shown(s, r);
         for (unsigned c = 0; c < COLUMNS && !status && r->shown; c++)
             if (!skips(s, c))
-                status = fill(s, r, c, c + 1, error);
+                status = fill(s, r, c, error);
     }
+    for (size_t i = 0; i < s->n; i++)
+        model_clear(&s->rows[i].model);
     qsort(s->rows, s->n, sizeof *s->rows, compare_rows);
     return status;
 }

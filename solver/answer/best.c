@@ -102,6 +102,7 @@ remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint3
 }
 
 #define BRIEF_LAYOUT_WORK (REMAT_LAYOUT_WORK / 256)
+#define TOLD_LAYOUT_WORK (REMAT_LAYOUT_WORK / 16)
 
 /* Whether room is found with little work. */
 static remat_status finds_room(const answer_choice *c, const remat_schedule *schedule,
@@ -133,8 +134,9 @@ static remat_status trace(const remat_table *table, const answer_choice *c, uint
         status = finds_room(c, &schedule, &arena, error);
     schedule.layout.arena = arena;
     if (!status && arena <= c->budget)
-        status = answer_lay_out(c->problem, c->budget, c->alignment, REMAT_LAYOUT_WORK, c->host,
-                                &schedule, error);
+        status = answer_lay_out(c->problem, c->budget, c->alignment,
+                                c->told ? TOLD_LAYOUT_WORK : REMAT_LAYOUT_WORK, c->host, &schedule,
+                                error);
     if (status)
         remat_schedule_clear(&schedule);
     else
@@ -147,8 +149,11 @@ static remat_status budget_of(const remat_table *table, const answer_choice *of,
                               uint64_t *ret_budget, remat_error *error)
 {
     remat_schedule schedule;
-    const answer_choice c = {
-        .problem = of->problem, .budget = peak, .alignment = of->alignment, .host = of->host};
+    const answer_choice c = {.problem = of->problem,
+                             .budget = peak,
+                             .alignment = of->alignment,
+                             .host = of->host,
+                             .told = of->told};
     remat_status status = trace(table, &c, peak, &schedule, error);
     if (status)
         return status;
@@ -288,6 +293,7 @@ remat_status answer_find_neighbours(const remat_table *const *tables, size_t n,
     }
     if (!schedule->next.solver || !alignment)
         return REMAT_OK;
-    const answer_choice c = {.problem = problem, .alignment = alignment, .host = host};
+    const answer_choice c = {
+        .problem = problem, .alignment = alignment, .host = host, .told = true};
     return budget_of(tables[chosen], &c, schedule->next.peak, &schedule->next.budget, error);
 }

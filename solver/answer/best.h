@@ -18,6 +18,7 @@ typedef struct answer_choice {
     const remat_host *host; /* of the search for addresses; may be NULL */
     double below;           /* a makespan from which on a list is of no use; 0: any is */
     bool brief; /* one for a search to begin with: where room is not soon found, the next will do */
+    bool told;  /* of one that is only told of: a layout with little work will do */
 } answer_choice;
 
 /* As remat_best_schedule; where a list is only of use below a makespan, or in brief, a refusal says

@@ -18,6 +18,14 @@ typedef struct plan_value {
     double channels, height, wide; /* of images; rows x width = batch x channels x height x wide */
 } plan_value;
 
+/* Kernels that were timed: blocks have the same ones again and again. */
+enum { PLAN_KNOWN_KERNELS = 64 };
+
+typedef struct plan_known {
+    remat_kernel kernel;
+    double seconds; /* 0: none is known */
+} plan_known;
+
 typedef struct plan_builder {
     model_arena arena;
     const remat_device *device;
@@ -35,11 +43,12 @@ typedef struct plan_builder {
     bool *kept;               /* by node: selective-op checkpointing keeps its result */
     double operations, forward_operations; /* that the host runs, one after the other; forward */
     double row;                            /* of the kernels that follow (remat_kernel) */
-    bool float8;                           /* these are products in 8 bits */
-    uint32_t cast;                         /* the node whose result was cast to 8 bits last */
-    double *sent; /* by node: us in its times that ranks wait for one another */
-    double cut;   /* ranks that share matrices */
-    double parts; /* of these, among which rows between matrices are cut */
+    plan_known known[PLAN_KNOWN_KERNELS];
+    bool float8;   /* these are products in 8 bits */
+    uint32_t cast; /* the node whose result was cast to 8 bits last */
+    double *sent;  /* by node: us in its times that ranks wait for one another */
+    double cut;    /* ranks that share matrices */
+    double parts;  /* of these, among which rows between matrices are cut */
     remat_input_spec *inputs;
     uint32_t *weights; /* by unit: the input that stands for its weights, from 1; 0: none yet */
     uint32_t read;     /* of these what the next node reads, from 1; 0: none */
