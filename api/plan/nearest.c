@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By per-block checkpointing, what is changed. */
+/* By per-block checkpointing, or of a pipeline by the fastest way that people use, what is changed.
+ */
 typedef struct trial {
     remat_plan_request q;
     bool offloads;
@@ -16,6 +17,7 @@ typedef struct trial {
     uint32_t n_nodes;
     double seconds; /* of the step */
     uint64_t driver;
+    char way[16];
 } trial;
 
 static remat_status measure(trial *t, const remat_network_graph *graph,
@@ -41,13 +43,40 @@ static remat_status measure(trial *t, const remat_network_graph *graph,
     if (ranks) {
         const double device = 1e-6 * r.makespan;
         t->fits = true;
-        t->n_nodes = profile->n_nodes;
+        snprintf(t->way, sizeof t->way, "%s", remat_way_name(REMAT_WAY_BLOCKS));
+        t->n_nodes = profile->n_nodes * (t->offloads ? 2 : 1); /* a search over a link is longer */
         t->driver = remat_step_memory(table, r.peak).driver;
         t->seconds = api_ranks_makespan(ranks, device) + api_ranks_exchange(ranks, device).exposed +
                      api_update_seconds(d, table);
     }
     free(ranks);
     remat_profile_free(profile);
+    return status;
+}
+
+/* The fastest of its ways that fits. */
+static remat_status measure_pipeline(trial *t, const remat_network_graph *graph, remat_error *error)
+{
+    remat_plan_request q = t->q;
+    api_pipeline *p = NULL;
+    size_t i;
+    const json_t *way;
+    q.alone = true;
+    json_t *document = remat_network_document(graph, &q.device, &q.settings);
+    remat_status status =
+        document ? api_pipeline_new(&q, graph, document, &p, error) : remat_fail_memory(error);
+    json_array_foreach(p ? p->ways : NULL, i, way)
+    {
+        const double seconds = remat_json_number(way, "step_seconds");
+        if (!json_is_true(json_object_get(way, "fits")) || (t->fits && seconds >= t->seconds))
+            continue;
+        t->fits = true;
+        t->seconds = seconds;
+        t->driver = (uint64_t)remat_json_number(json_object_get(way, "memory_use"), "driver_bytes");
+        snprintf(t->way, sizeof t->way, "%s", remat_json_string(way, "way"));
+    }
+    api_pipeline_free(p);
+    json_decref(document);
     return status;
 }
 
@@ -63,7 +92,9 @@ static remat_status try(trial *t, remat_error *error)
                                   &table, error);
     if (!status)
         table.hole = graph->hole;
-    if (!status)
+    if (!status && t->q.pipeline.ranks > 0)
+        status = measure_pipeline(t, graph, error);
+    else if (!status)
         status = measure(t, graph, &table, error);
     remat_network_graph_free(graph);
     return status == REMAT_INVALID || status == REMAT_TOO_LARGE ? REMAT_OK : status;
@@ -87,6 +118,30 @@ static void say(words *w, const char *member, json_t *value, const char *format,
     remat_json_set(&w->with, member, value);
 }
 
+/* More stages: what else the request says of its pipeline stays. */
+static void say_stages(words *w, const remat_plan_request *q)
+{
+    const char *axis, *const members[] = {"microbatches", "schedule", "chunks"};
+    char text[80] = "";
+    json_t *ranks, *all = api_parallel_encode(q), *mesh = json_object_get(all, "mesh");
+    json_t *with = json_pack("{s:O}", "mesh", mesh);
+    if (q->step.parallel != REMAT_SINGLE)
+        remat_json_set(&with, "kind", json_string(remat_parallel_name(q->step.parallel)));
+    if (!q->usual_runtime)
+        remat_json_set(&with, "runtime", json_string(q->runtime));
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (json_object_get(all, members[i]))
+            remat_json_set(&with, members[i], json_incref(json_object_get(all, members[i])));
+    json_object_foreach(mesh, axis, ranks)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s=%d", text[0] ? "," : "",
+                 axis, (int)json_integer_value(ranks));
+    json_decref(all);
+    if (remat_step_ranks(&q->step) == q->pipeline.ranks)
+        say(w, "parallel", with, "--parallel pipeline --ranks %u", q->pipeline.ranks);
+    else
+        say(w, "parallel", with, "--mesh %s", text);
+}
+
 static words describe(const remat_plan_request *q, const trial *t)
 {
     words w = {.with = json_object()};
@@ -103,6 +158,8 @@ static words describe(const remat_plan_request *q, const trial *t)
     if (now->settings.sequence != q->settings.sequence)
         say(&w, "sequence", json_integer(now->settings.sequence), "--sequence %u",
             now->settings.sequence);
+    if (now->pipeline.ranks != q->pipeline.ranks)
+        say_stages(&w, now);
     if (now->step.ranks != q->step.ranks || now->step.parallel != q->step.parallel)
         say(&w, "parallel",
             json_pack("{s:s, s:I}", "kind", "fsdp", "ranks", (json_int_t)now->step.ranks),
@@ -124,7 +181,7 @@ static words describe(const remat_plan_request *q, const trial *t)
 
 /* Changes whose plans have more nodes, all together, are told by per-block checkpointing: a plan of
  * 80 blocks takes a second. */
-enum { KINDS = 8, MOST_NODES_ASKED = 4000 };
+enum { KINDS = 8, MOST_NODES_ASKED = 2000 };
 
 struct api_changes {
     size_t n, at; /* at: the next that is asked */
@@ -156,15 +213,16 @@ static void put_figures(json_t **json, const char *way, json_int_t driver, doubl
 
 static remat_status put(api_changes *c, const remat_plan_request *q, trial *t, remat_error *error)
 {
+    const bool pipeline = q->pipeline.ranks > 0;
     if (!t->fits)
         return REMAT_OK;
     const words w = describe(q, t);
     json_t **json = &c->of[c->n].json;
     remat_plan_draft *draft = &c->of[c->n++].draft;
     *json = json_pack("{s:s, s:o}", "arguments", w.options, "with", w.with);
-    put_figures(json, remat_way_name(REMAT_WAY_BLOCKS), (json_int_t)t->driver, t->seconds,
-                t->q.settings.batch);
-    if (c->n_nodes + t->n_nodes > MOST_NODES_ASKED)
+    put_figures(json, t->way, (json_int_t)t->driver, t->seconds,
+                t->q.settings.batch * (pipeline ? t->q.pipeline.microbatches : 1));
+    if (pipeline || c->n_nodes + t->n_nodes > MOST_NODES_ASKED)
         return REMAT_OK;
     c->n_nodes += t->n_nodes;
     t->q.offload = t->offloads;
@@ -229,7 +287,7 @@ static remat_status narrow(trial *t, remat_error *error)
 
 static remat_status step_in_backward(trial *t, remat_error *error)
 {
-    const bool has = !t->q.step.in_backward;
+    const bool has = !t->q.step.in_backward && t->q.pipeline.ranks == 0;
     t->q.step.in_backward = true;
     return has ? try(t, error) : REMAT_OK;
 }
@@ -286,9 +344,25 @@ static remat_status shorten(trial *t, remat_error *error)
     return status;
 }
 
+static remat_status take_more_stages(trial *t, remat_error *error)
+{
+    enum { MOST_DOUBLINGS = 3 };
+    remat_status status = REMAT_OK;
+    for (unsigned i = 0;
+         i < MOST_DOUBLINGS && !status && !t->fits && t->q.pipeline.ranks <= REMAT_MOST_RANKS / 2;
+         i++) {
+        t->q.pipeline.ranks *= 2;
+        t->q.step.stages *= 2;
+        status = try(t, error);
+    }
+    return status;
+}
+
 static remat_status shard(trial *t, remat_error *error)
 {
     enum { MOST_RANKS = 1024 };
+    if (t->q.pipeline.ranks > 0)
+        return take_more_stages(t, error);
     const remat_step_settings was = t->q.step;
     const bool cut =
         t->q.settings.tensor > 1 || t->q.settings.context > 1 || t->q.settings.expert > 1;
@@ -325,7 +399,7 @@ static remat_status adapt_in_4_bits(trial *t, remat_error *error)
 
 static remat_status offload(trial *t, remat_error *error)
 {
-    const bool has = !t->offloads && t->q.device.link > 0;
+    const bool has = !t->offloads && t->q.device.link > 0 && t->q.pipeline.ranks == 0;
     t->offloads = true;
     return has ? try(t, error) : REMAT_OK;
 }

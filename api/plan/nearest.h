@@ -4,7 +4,8 @@
 
 #include "plan/plan.h"
 
-/* Changes of a model's request with each of which alone a step fits by per-block checkpointing
+/* Changes of a model's request; of a pipeline those with which a way that people use fits, told by
+ * it. Else with each of which alone a step fits by per-block checkpointing
  * (a small one by thresholds, REMAT_WAY_REMAT), with a twentieth of its activations left for
  * addresses: the one that changes least of a kind, the kinds by what they cost, cheapest first;
  * the first ones with drafts of their plans. NULL where the request itself fits so. */

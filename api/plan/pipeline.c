@@ -598,7 +598,7 @@ static remat_status begin(api_pipeline *p, const remat_network_graph *graph, rem
     p->quick = p->q.effort && strcmp(json_string_value(p->q.effort), "quick") == 0;
     p->bound = INFINITY;
     status = api_pipeline_ways(p, &p->ways, error);
-    if (pipeline->order == REMAT_INTERLEAVED) {
+    if (p->q.alone || pipeline->order == REMAT_INTERLEAVED) {
         p->over = true; /* its ways are all */
         if (!status && !p->best.play)
             remat_fail(&p->refusal, REMAT_INFEASIBLE, "memory",

@@ -117,6 +117,9 @@ remat_status api_pipeline_new(const remat_plan_request *request, const remat_net
                               remat_error *error);
 void api_pipeline_free(api_pipeline *pipeline); /* accepts NULL */
 
+/* Whether one of the ways that people use fits. */
+bool api_pipeline_has_way(const api_pipeline *pipeline);
+
 /* The next question and the profile that it is asked of, both new; NULL: there is none. */
 remat_status api_pipeline_ask(api_pipeline *pipeline, json_t **ret_document, json_t **ret_question,
                               remat_error *error);

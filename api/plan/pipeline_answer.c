@@ -247,6 +247,14 @@ remat_status api_pipeline_ways(api_pipeline *p, json_t **ret_ways, remat_error *
     return status;
 }
 
+bool api_pipeline_has_way(const api_pipeline *p)
+{
+    bool fits = false;
+    for (size_t i = 0; i < json_array_size(p->ways); i++)
+        fits |= json_is_true(json_object_get(json_array_get(p->ways, i), "fits"));
+    return fits;
+}
+
 /* ---- ranks ---- */
 
 /* What the judge saw a rank do. */

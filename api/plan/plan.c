@@ -321,8 +321,11 @@ static remat_status complete_pipeline(const remat_plan_request *q, const remat_p
     if (!draft->answer)
         return remat_fail_memory(error);
     remat_status status = api_pipeline_new(q, graph, document, &draft->pipeline, error);
-    return status ? status
-                  : api_pipeline_ask(draft->pipeline, &draft->document, &draft->question, error);
+    if (!status)
+        status = api_pipeline_ask(draft->pipeline, &draft->document, &draft->question, error);
+    if (!status && graph && !api_pipeline_has_way(draft->pipeline))
+        status = api_nearest(q, &draft->changes, error);
+    return status;
 }
 
 static remat_status complete(const remat_plan_request *q, const remat_profile *profile,
@@ -582,11 +585,13 @@ remat_status remat_plan_draft_next(remat_plan_draft *draft, const json_t *schedu
 remat_status remat_plan_draft_finish(remat_plan_draft *draft, remat_error *error)
 {
     json_t **answer = &draft->answer;
-    if (draft->pipeline)
-        return api_pipeline_encode(draft->pipeline, answer, error);
+    remat_status status =
+        draft->pipeline ? api_pipeline_encode(draft->pipeline, answer, error) : REMAT_OK;
+    if (status)
+        return status;
     if (draft->sweep)
         api_sweep_encode(draft->sweep, answer);
-    if (draft->changes)
+    if (draft->changes && !json_is_true(json_object_get(*answer, "fits")))
         remat_json_set(answer, "changes", api_changes_encode(draft->changes));
     return *answer ? REMAT_OK : remat_fail_memory(error);
 }

@@ -55,7 +55,8 @@ typedef struct remat_plan_request {
     bool play;               /* of it: the play is told, pass by pass */
     bool offload;            /* the schedule may use the device's link */
     bool sweep;              /* rows over batches are wanted; of a model */
-    bool alone;              /* not decoded: the schedule's figures alone are wanted */
+    bool alone;              /* not decoded: the schedule's figures alone are wanted; of a pipeline
+                                its ways */
     bool keeps;              /* of the caller, not decoded: schedules are kept under their ids, so
                                 that every stage is asked; else what equals another but for names
                                 is not */

@@ -78,12 +78,13 @@ static void print_changes(const struct cli *cli, const json_t *changes)
     char a[TEXT_SIZE], b[TEXT_SIZE];
     for (size_t i = 0; i < json_array_size(changes); i++) {
         const json_t *one = json_array_get(changes, i);
-        const bool blocks = strcmp(json_get_text(one, "way"), "blocks") == 0;
-        summary_line(cli, i ? "" : "would fit", "%-28s %s by the driver, step %s%s",
+        const char *way = json_get_text(one, "way");
+        const bool own = strcmp(way, "remat") == 0;
+        summary_line(cli, i ? "" : "would fit", "%-28s %s by the driver, step %s%s%s",
                      json_get_text(one, "arguments"),
                      text_bytes(json_get_number(one, "driver_bytes"), a),
-                     text_seconds(json_get_number(one, "step_seconds"), b),
-                     blocks ? ", by checkpointing blocks" : "");
+                     text_seconds(json_get_number(one, "step_seconds"), b), own ? "" : ", by ",
+                     own ? "" : way);
     }
 }
 
@@ -265,6 +266,7 @@ static void print_pipeline(const struct cli *cli, const json_t *answer)
     print_equal_ways(cli, json_object_get(pipeline, "ways"));
     if (!json_is_true(json_object_get(answer, "fits"))) {
         summary_line(cli, "fits", "no: %s", json_get_text(answer, "refusal"));
+        print_changes(cli, json_object_get(answer, "changes"));
         return;
     }
     const char *way = json_get_text(pipeline, "way");

@@ -488,7 +488,7 @@ function Answer({ plan }: { plan: Plan }): VNode {
               <li key={change.arguments}>
                 <code>{change.arguments}</code>: {bytes(change.driver_bytes)} by the driver, a step of{' '}
                 {seconds(change.step_seconds)}
-                {change.way === 'blocks' ? ', by checkpointing blocks' : ''}
+                {change.way === 'remat' ? '' : `, by ${change.way}`}
               </li>
             ))}
           </ul>
