@@ -81,7 +81,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize("name", list(BOMBS)[::1 if SLOW == 1 else 2])
 def test_a_small_body_costs_little(make_service, name):
     """64 MiB decoded out of 64 KiB, four at a time: memory stays within its budget and comes back, and a light
     request is answered meanwhile."""

@@ -208,7 +208,7 @@ def test_an_output_that_comes_back_is_waited_for(rematd):
     assert answer["valid"] and answer["makespan"] == 14 and answer["idle_time"] == 12
 
 
-@pytest.mark.parametrize("name", ("gpt.joint", "resnet50.joint"))
+@pytest.mark.parametrize("name", ["gpt.joint"] + ["resnet50.joint"] * (SLOW == 1))
 def test_a_quick_answer_is_near_the_bound_and_a_refusal_says_what_will_do(name):
     path = PROFILES / f"{name}.json"
     for budget in ("50%", "70%"):

@@ -25,7 +25,7 @@ def ask(service, profile_id, budget, **more):
 CHAINS = ["resnet50.chain", "vgg19.chain", "vit-b16.chain", "gpt.chain", "resnet50.cpu.chain",
           "gpt.cpu.chain", "vgg19.cpu.chain", "vgg19.flops"]
 if SLOW > 1:
-    CHAINS = ["vgg19.chain", "gpt.cpu.chain", "vgg19.flops"]
+    CHAINS = ["vgg19.chain", "vgg19.flops"]
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -62,7 +62,7 @@ def test_larger_budgets_are_never_slower(rematd, name, solver):
     assert points[-1]["makespan"] == pytest.approx(summary["store_all"]["makespan"], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["resnet50.flops", "unet.flops", "gpt.states", "siamese-resnet18.chain"])
+@pytest.mark.parametrize("name", ["resnet50.flops", "gpt.states", "siamese-resnet18.chain"] + ["unet.flops"] * (SLOW == 1))
 def test_any_graph_has_an_answer_when_it_fits(rematd, name):
     summary = rematd.push(name)
     schedule = ask(rematd, summary["profile_id"], "110%").json
@@ -258,7 +258,7 @@ def test_tradeoff_agrees_with_schedules(rematd):
 
 
 def test_infeasible_names_the_least_budget(rematd):
-    summary = rematd.push("gpt.chain")
+    summary = rematd.push("gpt.chain" if SLOW == 1 else "vgg19.chain")
     answer = ask(rematd, summary["profile_id"], 1000)
     assert answer.status == 422 and answer.json["type"] == "/problems/infeasible-budget"
     least = answer.json["minimum_budget"]
