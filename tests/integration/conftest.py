@@ -21,6 +21,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # `tests/run &` ignore
 OPENAPI = json.loads((ROOT / "api" / "openapi.json").read_text())
 
 
+def some(cases):
+    """All with tests/run --long, else every second one: of cases that take seconds each and differ in a network or a shape."""
+    return list(cases)[::1 if os.environ.get("REMAT_LONG") else 2]
+
+
 def profile(name):
     return json.loads((PROFILES / f"{name}.json").read_text())
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, PROFILES, ROOT, SLOW
+from conftest import BUILD, PROFILES, ROOT, SLOW, some
 from test_cli import INPUT, NO, OK, REMAT, SERVER, USAGE, answer, problem, remat, write  # noqa: F401
 from test_service import big_chain
 
@@ -1123,7 +1123,7 @@ SMALL = {"resnet18": ["--batch", "2", "--image", "32", "--width", "0.25"],
          "crossmodal": ["--batch", "2", "--image", "32", "--width", "0.25"]}
 
 
-@pytest.mark.parametrize("model", SMALL)
+@pytest.mark.parametrize("model", some(SMALL))
 def test_the_planned_peak_is_taken(model):
     words = ["--model", model, *SMALL[model], "--plan", "--check", "--steps", "1", "--json", "--quiet"]
     for budget in ([], ["--budget", "80%"]):
