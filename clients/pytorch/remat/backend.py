@@ -223,8 +223,7 @@ class Backend:
             try:
                 schedule = self._solved(profile, question)
             except BudgetError as error:
-                if self.budget != "auto":
-                    self.refused[key] = str(error), error.minimum_budget
+                self.refused[key] = str(error), error.minimum_budget
                 raise
             if self.budget != "auto" and "cut_short" not in schedule:  # every start has another; another day a better one
                 self.cache.put(key, schedule)

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import warnings
 import weakref
 from types import FunctionType
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -151,6 +152,9 @@ class Fitted(Forward):
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
                 result = self._run(*call.args, **call.kwargs)
+            if self.pieces and self.backend.breaks and not self.backend.calls:
+                torch._dynamo.reset()
+                warnings.warn("remat: a forward ran without its schedule: another torch.compile took code that models share; it compiles anew", stacklevel=2)
             return result if self._flight is None else self._flight.holds(result)
         except Exception as error:
             cause = getattr(error, "inner_exception", None)

@@ -218,6 +218,9 @@ class _Fit:
         from torch._dynamo.utils import counters
         before = dict(counters["graph_break"])
         made = steps.step(fitted, self.example, self.example.call, self.loss, 0)
+        if not fitted.pieces:  # code that models share is left as it is where another torch.compile had its fill of it
+            torch._dynamo.reset()
+            made = steps.step(fitted, self.example, self.example.call, self.loss, 0)
         new = [why(str(reason)) for reason, n in counters["graph_break"].items() if n > before.get(reason, 0)]
         if not fitted.pieces:
             warnings.warn(f"remat: torch.compile left {type(self.example.model).__name__} as it is, so it trains without a "

@@ -1,5 +1,4 @@
-"""One list of runs for many lengths: the joint graphs of one code for batches of several shapes have the same operations, so that
-a list of one serves the others, where it fits them."""
+"""One list of runs for many lengths: the joint graphs of one code for several shapes have the same operations, so that one's list may serve the others."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ class Lists:
         if not fitting:
             return None
         best = min(fitting, key=lambda k: time_of(profile, k.order))
-        near = time_of(profile, best.order) <= NEAR * time_of(profile, plain)
-        return best.order if near or budget / whole - best.share <= APART else None
+        return best.order if budget / whole - best.share <= APART or time_of(profile, best.order) <= NEAR * time_of(profile, plain) else None
 
     def add(self, profile: Dict[str, Any], order: Sequence[sharing.Run], budget: int, solved: bool) -> None:
         if not solved and any(_is_within(profile, k.profile) for k in self._of(profile)):

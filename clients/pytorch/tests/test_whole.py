@@ -432,3 +432,31 @@ def test_calls_share_the_budget(server):
     backend = model.forward.backend
     assert len(backend.calls) >= 8 > len(backend.frames())
     assert backend.together() == pytest.approx(model.forward.measured_peak + 4 * x.numel(), rel=0.01)  # an input counts twice
+
+
+@pytest.mark.core
+@pytest.mark.filterwarnings("ignore:remat. torch.compile")
+def test_code_that_another_compile_took(server):
+    """The layers' code is every model's: a torch.compile that finds its fill of graphs there has it run as it is from then on, with whoever's graphs."""
+    def take():
+        with torch._dynamo.config.patch(cache_size_limit=1):
+            torch.compile(Layer(), backend="eager", dynamic=False)(torch.randn(7, 64))
+
+    x = torch.randn(1024, 64)
+    model, other = Loops(), Loops()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "100%", server=server)
+    take()
+    remat.fit(other, x, "60%", server=server)
+    assert other.forward.pieces and other.forward.measured_peak < model.forward.measured_peak
+    take()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        step(other, (x[:1000],), 0)
+    assert [w for w in said if "ran without its schedule" in str(w.message)] or other.forward.backend.calls
+    for _ in range(2):
+        for a, b in zip(step(model, (x,), 0), step(plain, (x,), 0)):
+            assert a is b is None or torch.allclose(a, b, rtol=1e-5, atol=1e-6 * float(b.abs().max()))
+    for each in (model, other):
+        step(each, (x,), 0)
+        assert each.forward.backend.calls
