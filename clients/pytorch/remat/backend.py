@@ -564,7 +564,7 @@ def _facts(frame: Any) -> Any:
     """What AOTAutograd knows of inputs and results. It tells the compilers of the two halves, and the partitioner nothing, so it
     is read out of the frame that calls that. Raises CaptureError where it is not there."""
     facts = frame.f_locals.get("inner_meta")
-    wanted = ("input_info", "output_info", "num_mutated_inp_runtime_indices", "num_outputs", "num_intermediate_bases", "subclass_inp_meta")
+    wanted = ("input_info", "output_info", "mutated_inp_runtime_indices", "num_outputs", "num_intermediate_bases", "subclass_inp_meta")
     missing = [name for name in wanted if not hasattr(facts, name)]
     if facts is None or missing:
         raise CaptureError(f"AOTAutograd of torch {torch.__version__} does not say what it knows of a graph where it did until "
@@ -575,8 +575,8 @@ def _facts(frame: Any) -> Any:
 
 def _begun(facts: Any) -> List[int]:
     """Places of the results with whose gradients the backward begins, as AOTAutograd picks them out: inputs that were written are the first."""
-    first, infos = facts.num_mutated_inp_runtime_indices, [facts.input_info[i] for i in facts.mutated_inp_runtime_indices]
-    written = [i for i, info in enumerate(infos) if info.mutates_data and info.requires_grad]
+    infos = [facts.input_info[i] for i in facts.mutated_inp_runtime_indices]
+    first, written = len(infos), [i for i, info in enumerate(infos) if info.mutates_data and info.requires_grad]
     kinds = ("non_alias", "unsafe_view_alias", "custom_function_view")
     places = [first + i for i, o in enumerate(facts.output_info) if o.output_type.name in kinds and issubclass(o.raw_type, torch.Tensor) and o.requires_grad]
     return written + places + [first + facts.num_outputs + i for i in range(facts.num_intermediate_bases)]

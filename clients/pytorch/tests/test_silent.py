@@ -273,6 +273,22 @@ def test_what_the_loss_does_not_use_has_no_gradient(server):
         assert_same(*(step(m, (x,), 0, lambda results: loss_of([results[i] for i in use])) for m in (model, plain)))
 
 
+def test_nor_where_a_parameter_is_written(server):
+    class Renormed(Heads):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(20, 16, max_norm=1.0)
+
+        def forward(self, x):
+            return super().forward(self.words(x))
+
+    model, x = Renormed(), torch.randint(20, (8, 3))
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "150%", server=server)
+    for use in ([0], [1], [0, 1], [1]):
+        assert_same(*(step(m, (x,), 0, lambda results: loss_of([results[i] for i in use])) for m in (model, plain)))
+
+
 class Returns(nn.Module):
     """Beside two results something of a parameter, with which gradients come at the end of the backward only."""
 
