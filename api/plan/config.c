@@ -511,7 +511,12 @@ static remat_status check_planned(const json_t *json, const char *type, remat_er
         {"qwen3_moe ", "decoder_sparse_step", "1"},
         {"qwen3_moe ", "mlp_only_layers", "[]"},
         {DEEPSEEKS, "moe_layer_freq", "1"},
-        {"gpt2 bert ", "tie_word_embeddings", "true"},
+        {"gpt2 bloom bert ", "tie_word_embeddings", "true"},
+        {"gpt2 ", "reorder_and_upcast_attn", "false"},
+        {"llama mistral mixtral qwen2 qwen3 qwen3_moe " DEEPSEEKS, "hidden_act", "\"silu\""},
+        {"bert ", "hidden_act", "\"gelu\""},
+        {"bert ", "position_embedding_type", "\"absolute\""},
+        {"bert ", "chunk_size_feed_forward", "0"},
         {"bert ", "type_vocab_size", "2"}};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const json_t *value = json_object_get(json, members[i].member);
