@@ -282,7 +282,7 @@ bool post_plan(request *r)
     if (recall(r, name))
         return true;
     if (r->service->plans >= MOST_DRAFTS) {
-        reply_refuse(r, REMAT_PROBLEM_BUSY, "", "%u plans of others are being made ready",
+        reply_refuse(r, REMAT_PROBLEM_BUSY, "", "%u plans are being made ready; come again",
                      r->service->plans);
         return true;
     }
