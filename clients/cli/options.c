@@ -359,7 +359,7 @@ static const struct {
         "view-buckets no-prefetch",
         "whole-device", "it says what weights take of the device"}},
       {SOLVE, {"ranks view-buckets no-prefetch", "parallel", "one rank has none"}},
-      {PLAN, {"ranks", "parallel", "one rank has none"}},
+      {PLAN, {"ranks", "parallel", "a mesh says its own, and else there is one"}},
       {PLAN, {"lora-targets lora-dropout lora-base", "lora", "everything is trained"}},
       {PLAN, {"view-buckets no-prefetch network node-ranks", "parallel mesh", "one rank has none"}},
       {PLAN, {"microbatches schedule chunks runtime", "parallel mesh", "one rank has none"}},
