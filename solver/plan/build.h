@@ -84,6 +84,8 @@ void plan_tensor(plan_builder *b, double rows, double columns);
 void plan_constant(plan_builder *b, double rows, double columns);
 /* One of as many as make `whole` numbers together. */
 void plan_shard(plan_builder *b, double rows, double columns, double whole);
+/* The same of weights of that kind. */
+void plan_shard_of(plan_builder *b, double rows, double columns, double whole, remat_base base);
 /* The next node's weights are the unit's; where the settings say so its backward makes their
  * gradients. */
 void plan_read_weights(plan_builder *b, uint32_t unit);
