@@ -33,7 +33,9 @@ void api_pipeline_free(api_pipeline *p)
     json_decref(p->ways);
     free(p->tensors);
     free(p->again);
-    free(p->fixed);
+    free(p->loads);
+    free(p->menus);
+    free(p->updates);
     free(p->lists);
     free(p->shapes);
     free(p->asked);
@@ -349,13 +351,21 @@ static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error
     const uint32_t ranks = p->question.pipeline.ranks;
     remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
     *ret_fits = true;
+    p->now.beside = (api_beside){0, 0};
     for (uint32_t r = 0; r < ranks; r++) {
         remat_planned_stage *stage = &p->now.plan.stages[r];
         const remat_stage_list *list = &p->asked[p->now.asked[r]].list;
+        const api_shape *shape = &p->shapes[p->asked[p->now.asked[r]].shape];
+        const api_part part = {stage->first, stage->end};
         remat_stage_menu m;
+        remat_step_table table;
         remat_status status = api_pipeline_bytes(p, stage->first, stage->end, &m, error);
+        if (!status)
+            status = api_pipeline_table(p, &part, 1, &table, error);
         if (status)
             return status;
+        api_pipeline_beside(p, &part, 1, &table, list->backward / (shape->all - shape->forward),
+                            &p->now.beside);
         stages[r] = remat_stage_of(&m, list);
         stage->list = *list;
         stage->stage = stages[r];
@@ -363,8 +373,11 @@ static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error
     remat_status status = remat_pipeline_judge(&p->question.pipeline, stages, &p->now.play, error);
     for (uint32_t r = 0; r < ranks && !status; r++)
         *ret_fits &= p->now.play->ranks[r].peak <= p->question.memory;
-    if (!status)
+    if (!status) {
         p->now.plan.step = p->now.play->step;
+        p->now.plan.whole =
+            p->now.plan.step + (p->now.beside.update + p->now.beside.exchange) / p->unit;
+    }
     return status;
 }
 
@@ -377,7 +390,7 @@ static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
         return status;
     if (!beside && p->sends < API_MOST_SENDS)
         p->sends++;
-    if (fits && beside && (!p->best.play || p->now.play->step < p->best.play->step)) {
+    if (fits && beside && (!p->best.play || p->now.plan.whole < p->best.plan.whole)) {
         remat_pipeline_play_free(p->best.play);
         p->best = p->now;
         p->now.play = NULL;
@@ -390,11 +403,11 @@ static remat_status keep_best(api_pipeline *p, bool fits, remat_error *error)
 /* Whether another plan promises more than the best, of which no stage takes longer than it. */
 static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *error)
 {
-    const double step = p->best.play ? p->best.play->step : INFINITY;
+    const double whole = p->best.play ? p->best.plan.whole : (double)INFINITY;
     if (p->best.play)
-        p->longest = step / p->question.pipeline.microbatches * (1 + 1e-9);
+        p->longest = whole / p->question.pipeline.microbatches * (1 + 1e-9);
     remat_status status = api_pipeline_plan_best(p, error);
-    *ret_better = !status && p->now.plan.step < step * (1 - API_WORTH_A_ROUND);
+    *ret_better = !status && p->now.plan.whole < whole * (1 - API_WORTH_A_ROUND);
     return status == REMAT_INFEASIBLE ? REMAT_OK : status;
 }
 
@@ -404,13 +417,13 @@ static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *e
 static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
 {
     remat_status status = keep_best(p, fits, error);
-    const double step = p->best.play ? p->best.play->step : INFINITY;
+    const double whole = p->best.play ? p->best.plan.whole : (double)INFINITY;
     const unsigned rounds = p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS;
     bool better = false;
     *ret_over = true;
     if (status || (p->quick && p->best.play) ||
         (p->rounds++ >= rounds && p->nodes_asked >= MOST_NODES_ASKED) ||
-        step <= p->bound * (1 + API_WORTH_A_ROUND))
+        whole <= p->bound * (1 + API_WORTH_A_ROUND))
         return status;
     status = plan_again(p, &better, error);
     while (!status && !better && (p->hopes < API_FAST_AND_SMALL || p->sends < API_MOST_SENDS)) {
@@ -537,6 +550,22 @@ static remat_status take_graph(api_pipeline *p, const remat_network_graph *graph
     return REMAT_OK;
 }
 
+/* What each unit has, and how long it runs. */
+static remat_status take_loads(api_pipeline *p, remat_error *error)
+{
+    p->loads = calloc(2 * (size_t)p->units.n, sizeof *p->loads);
+    if (!p->loads)
+        return remat_fail_memory(error);
+    for (size_t i = 0; i < p->n_tensors; i++)
+        remat_unit_load_add(&p->loads[p->tensors[i].unit], &p->tensors[i]);
+    for (uint32_t u = 0; u < p->units.n; u++)
+        for (uint32_t v = api_unit_start(&p->units, u); v < p->units.end[u]; v++) {
+            p->loads[u].forward += p->unit * p->profile->nodes[v].forward_time;
+            p->loads[u].backward += p->unit * p->profile->nodes[v].backward_time;
+        }
+    return REMAT_OK;
+}
+
 static remat_status check(const api_pipeline *p, remat_error *error)
 {
     const remat_pipeline *pipeline = &p->question.pipeline;
@@ -575,7 +604,6 @@ static remat_status begin(api_pipeline *p, const remat_network_graph *graph, rem
 {
     const remat_pipeline *pipeline = &p->question.pipeline;
     const uint32_t stages = pipeline->ranks * pipeline->chunks;
-    p->question.memory = p->q.device.memory;
     p->unit = remat_time_unit_seconds(p->profile->time_unit);
     take_network(p);
     remat_status status = api_units_find(p->profile, p->document, graph ? graph->unit : NULL,
@@ -584,16 +612,19 @@ static remat_status begin(api_pipeline *p, const remat_network_graph *graph, rem
         status = check(p, error);
     if (!status && graph)
         status = take_graph(p, graph, error);
+    if (!status)
+        status = take_loads(p, error);
     if (status)
         return status;
     const size_t cells = (size_t)(p->units.n + 1) * (p->units.n + 1);
     p->question.n_units = p->units.n;
     p->question.least = p->units.least;
-    p->fixed = malloc(cells * sizeof *p->fixed);
+    p->menus = malloc(cells * sizeof *p->menus);
+    p->updates = malloc(cells * sizeof *p->updates);
     p->lists = calloc(cells, sizeof *p->lists);
-    if (!p->fixed || !p->lists)
+    if (!p->menus || !p->updates || !p->lists)
         return remat_fail_memory(error);
-    memset(p->fixed, 0xff, cells * sizeof *p->fixed);
+    api_pipeline_put_memory(p, p->q.device.memory);
     p->sends = 1;
     p->quick = p->q.effort && strcmp(json_string_value(p->q.effort), "quick") == 0;
     p->bound = INFINITY;

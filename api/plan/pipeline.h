@@ -67,12 +67,19 @@ enum { API_USUAL, API_FAST, API_FAST_AND_SMALL };
 /* At most so many sends are left room for, each way; and how many such rooms there are. */
 enum { API_MOST_SENDS = 3, API_ROOMS = (API_MOST_SENDS + 1) * (API_MOST_SENDS + 1) };
 
+/* What a step is longer for than its passes: seconds of the rank that takes longest. */
+typedef struct api_beside {
+    double update;   /* the optimizer's */
+    double exchange; /* of what data-parallel ranks send */
+} api_beside;
+
 /* A plan; once all its stages are answered, played. */
 typedef struct api_candidate {
     remat_pipeline_plan plan;
     uint32_t in_flight[REMAT_MOST_RANKS];
     size_t asked[REMAT_MOST_RANKS]; /* the answer of each rank */
     remat_pipeline_play *play;
+    api_beside beside;
 } api_candidate;
 
 struct api_pipeline {
@@ -83,12 +90,14 @@ struct api_pipeline {
     api_units units;
     remat_tensor *tensors; /* of a model; unit: of units */
     size_t n_tensors;
-    uint64_t hole; /* of the last unit */
-    bool tied;     /* the last unit has the first tensor too */
-    bool *again;   /* by node: what attention runs; NULL: not known */
+    remat_unit_load *loads; /* of units; behind them room for those of a rank */
+    uint64_t hole;          /* of the last unit */
+    bool tied;              /* the last unit has the first tensor too */
+    bool *again;            /* by node: what attention runs; NULL: not known */
     unsigned most; /* times as many in flight as usual may be chosen: where sends take long */
     remat_pipeline_question question;
-    uint64_t *fixed;          /* [n + 1][n + 1]: UINT64_MAX: not yet known */
+    remat_stage_menu *menus;  /* [n + 1][n + 1]: without lists; fixed UINT64_MAX: not yet known */
+    double *updates;          /* the same: the optimizer's part, time units */
     remat_stage_list **lists; /* the same: of the menus of the plan at hand */
     api_shape *shapes;
     api_asked *asked;
@@ -106,7 +115,6 @@ struct api_pipeline {
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
     const char *best_way; /* of an interleaved schedule, which nothing is solved for; else NULL */
-    double best_update, best_exchange; /* beside it, in seconds */
     json_t *ways;
     remat_error refusal; /* status 0: there is none */
 };
@@ -141,6 +149,10 @@ remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t
 remat_status api_pipeline_table(const api_pipeline *pipeline, const api_part *parts,
                                 uint32_t n_parts, remat_step_table *ret_table, remat_error *error);
 uint64_t api_pipeline_fixed(const remat_step_table *table, uint64_t memory);
+/* More of both, if a rank of these parts and that table has it, whose backward takes so many times
+ * as long as nothing run again does. */
+void api_pipeline_beside(const api_pipeline *pipeline, const api_part *parts, uint32_t n_parts,
+                         const remat_step_table *table, double stretch, api_beside *beside);
 /* What a schedule may take on a rank with so many in flight, beside all that is there and so many
  * sends on their way: outputs, and gradients back. */
 uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,
@@ -163,6 +175,8 @@ remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, u
                                 uint32_t end, remat_stage_least *ret_least, remat_error *error);
 remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                                remat_error *error);
+/* Memory of every rank from here on. */
+void api_pipeline_put_memory(api_pipeline *p, uint64_t memory);
 /* The best of the plans with more and with fewer in flight; one to ask the stages of, where none is
  * REMAT_INFEASIBLE says by how much running every block again misses; that one, which needs least.
  */

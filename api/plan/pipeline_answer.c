@@ -63,44 +63,9 @@ remat_status api_pipeline_blocks(const api_pipeline *p, size_t shape, uint32_t f
                     error);
 }
 
-/* What a step is longer for than its passes: seconds of the rank that takes longest. */
-typedef struct beside {
-    double update;   /* the optimizer's */
-    double exchange; /* of what data-parallel ranks send */
-} beside;
-
-/* One rank's, whose backward takes so long with what it computes again. */
-static remat_status add_beside(const api_pipeline *p, const api_part *parts, uint32_t n_parts,
-                               double backward, const remat_step_table *table, beside *b,
-                               remat_error *error)
-{
-    remat_unit_load *loads = calloc(p->units.n, sizeof *loads);
-    uint32_t n = 0;
-    double all = 0;
-    if (!loads)
-        return remat_fail_memory(error);
-    for (uint32_t k = 0; k < n_parts; k++)
-        for (uint32_t u = parts[k].first; u < parts[k].end; u++, n++) {
-            for (size_t i = 0; i < p->n_tensors; i++)
-                if (p->tensors[i].unit == u)
-                    remat_unit_load_add(&loads[n], &p->tensors[i]);
-            for (uint32_t v = api_unit_start(&p->units, u); v < p->units.end[u]; v++) {
-                loads[n].forward += p->unit * p->profile->nodes[v].forward_time;
-                loads[n].backward += p->unit * p->profile->nodes[v].backward_time;
-                all += p->profile->nodes[v].backward_time;
-            }
-        }
-    const double stretch = all > 0 ? fmax(1, backward / all) : 1;
-    const remat_exchange e =
-        remat_step_exchange(loads, n, &p->q.step, &p->q.device.interconnect, stretch);
-    b->update = fmax(b->update, api_update_seconds(&p->q.device, table));
-    b->exchange = fmax(b->exchange, e.exposed);
-    free(loads);
-    return REMAT_OK;
-}
-
 static json_t *way_encode(const api_pipeline *p, unsigned way, const remat_pipeline_play *play,
-                          const beside *b, const remat_step_table *tables, const uint64_t *fixed)
+                          const api_beside *b, const remat_step_table *tables,
+                          const uint64_t *fixed)
 {
     uint32_t worst = 0;
     for (uint32_t r = 1; r < play->n_ranks; r++)
@@ -145,12 +110,12 @@ static remat_status sum_apart(const api_pipeline *p, const api_part *parts, uint
  * stage, that the table does not have. */
 static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t rank, unsigned way,
                              remat_pipeline_stage *stages, remat_step_table *ret_table,
-                             uint64_t *ret_largest, beside *b, remat_error *error)
+                             uint64_t *ret_largest, api_beside *b, remat_error *error)
 {
     const remat_pipeline *pipeline = &p->question.pipeline;
     api_part parts[REMAT_MOST_CHUNKS];
     remat_status status = REMAT_OK;
-    double backward = 0;
+    double backward = 0, once = 0;
     for (uint32_t k = 0; k < pipeline->chunks && !status; k++) {
         const uint32_t at = k * pipeline->ranks + rank;
         remat_stage_menu m = {0};
@@ -163,6 +128,7 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
         if (!status)
             status = way_list(p, shape, cuts[at], cuts[at + 1], way, 1, &list, error);
         backward += list.backward;
+        once += status ? 0 : p->shapes[shape].all - p->shapes[shape].forward;
         stages[at] = (remat_pipeline_stage){.forward = list.forward,
                                             .backward = list.backward,
                                             .held = list.held,
@@ -173,7 +139,7 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
     if (!status)
         status = api_pipeline_table(p, parts, pipeline->chunks, ret_table, error);
     if (!status)
-        status = add_beside(p, parts, pipeline->chunks, backward, ret_table, b, error);
+        api_pipeline_beside(p, parts, pipeline->chunks, ret_table, backward / once, b);
     if (!status)
         status = sum_apart(p, parts, rank, stages, ret_table, ret_largest, error);
     if (!status)
@@ -182,7 +148,7 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
 }
 
 /* Of an interleaved schedule the plan is the fastest of the ways that fit. */
-static void take_way(api_pipeline *p, unsigned way, const beside *b, remat_pipeline_play *play)
+static void take_way(api_pipeline *p, unsigned way, const api_beside *b, remat_pipeline_play *play)
 {
     bool better = p->question.pipeline.order == REMAT_INTERLEAVED &&
                   (!p->best.play || play->step < p->best.play->step);
@@ -195,8 +161,7 @@ static void take_way(api_pipeline *p, unsigned way, const beside *b, remat_pipel
     remat_pipeline_play_free(p->best.play);
     p->best.play = play;
     p->best_way = way_names[way];
-    p->best_update = b->update;
-    p->best_exchange = b->exchange;
+    p->best.beside = *b;
 }
 
 static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way, json_t **ways,
@@ -206,7 +171,7 @@ static remat_status play_way(api_pipeline *p, const uint32_t *cuts, unsigned way
     remat_pipeline_play *play = NULL;
     remat_step_table tables[REMAT_MOST_RANKS];
     uint64_t fixed[REMAT_MOST_RANKS], summed[REMAT_MOST_RANKS];
-    beside b = {0, 0};
+    api_beside b = {0, 0};
     remat_pipeline_stage *stages =
         calloc((size_t)pipeline->ranks * pipeline->chunks, sizeof *stages);
     remat_status status = stages ? REMAT_OK : remat_fail_memory(error);
@@ -306,8 +271,7 @@ static json_t *rank_encode(const api_pipeline *p, uint32_t rank, const remat_ste
     return json;
 }
 
-static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, beside *b,
-                              remat_error *error)
+static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, remat_error *error)
 {
     json_t *ranks = json_array();
     remat_status status = REMAT_OK;
@@ -317,10 +281,7 @@ static remat_status put_ranks(const api_pipeline *p, json_t **pipeline, beside *
         const api_part part = {s->first, s->end};
         status = api_pipeline_table(p, &part, 1, &table, error);
         if (!status)
-            status = add_beside(p, &part, 1, s->list.backward, &table, b, error);
-        if (status)
-            break;
-        remat_json_append(&ranks, rank_encode(p, r, &table));
+            remat_json_append(&ranks, rank_encode(p, r, &table));
     }
     if (status)
         json_decref(ranks);
@@ -342,27 +303,27 @@ static json_t *begin_encode(const api_pipeline *p)
 static remat_status put_step(const api_pipeline *p, json_t **answer, json_t **pipeline,
                              remat_error *error)
 {
-    const double step = p->best.play->step, bound = fmin(p->bound, step);
+    const api_beside *b = &p->best.beside;
+    const double step = p->best.play->step, bound = fmin(p->bound, p->best.plan.whole);
     const double batch = remat_json_number(*answer, "batch");
     const double examples = batch * p->question.pipeline.microbatches;
-    beside b = {p->best_update, p->best_exchange};
-    remat_status status = p->best_way ? REMAT_OK : put_ranks(p, pipeline, &b, error);
+    remat_status status = p->best_way ? REMAT_OK : put_ranks(p, pipeline, error);
     if (status)
         return status;
-    const double seconds = step * p->unit + b.exchange + b.update;
+    const double seconds = step * p->unit + b->exchange + b->update;
     remat_json_set(answer, "step_seconds", json_real(seconds));
-    remat_json_set(answer, "update_seconds", json_real(b.update));
+    remat_json_set(answer, "update_seconds", json_real(b->update));
     if (batch > 0)
         remat_json_set(answer, "samples_per_second", json_real(examples / seconds));
     remat_json_set(pipeline, "seconds", json_real(step * p->unit));
-    remat_json_set(pipeline, "exchange_seconds", json_real(b.exchange));
+    remat_json_set(pipeline, "exchange_seconds", json_real(b->exchange));
     remat_json_set(pipeline, "bubble", json_real(p->best.play->bubble));
     if (p->best_way) {
         remat_json_set(pipeline, "way", json_string(p->best_way));
         return REMAT_OK;
     }
     remat_json_set(pipeline, "lower_bound_seconds", json_real(bound * p->unit));
-    remat_json_set(pipeline, "gap", json_real(bound > 0 ? step / bound - 1 : 0));
+    remat_json_set(pipeline, "gap", json_real(bound > 0 ? p->best.plan.whole / bound - 1 : 0));
     return REMAT_OK;
 }
 

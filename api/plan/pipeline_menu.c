@@ -105,23 +105,42 @@ uint64_t api_pipeline_fixed(const remat_step_table *table, uint64_t memory)
     return room > 0 ? memory - room : alone > memory ? alone : memory;
 }
 
+void api_pipeline_beside(const api_pipeline *p, const api_part *parts, uint32_t n_parts,
+                         const remat_step_table *table, double stretch, api_beside *beside)
+{
+    const remat_interconnect *way = &p->q.device.interconnect;
+    remat_unit_load *loads = p->loads + p->units.n;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < n_parts; n += parts[k].end - parts[k].first, k++)
+        memcpy(&loads[n], &p->loads[parts[k].first],
+               (parts[k].end - parts[k].first) * sizeof *loads);
+    const double exposed = remat_step_exchange(loads, n, &p->q.step, way, stretch).exposed;
+    beside->update = fmax(beside->update, api_update_seconds(&p->q.device, table));
+    beside->exchange = fmax(beside->exchange, exposed);
+}
+
 remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
                                 remat_stage_menu *ret_menu, remat_error *error)
 {
     const uint32_t start = api_unit_start(&p->units, first), last = p->units.end[end - 1] - 1;
-    uint64_t *fixed = &p->fixed[first * (p->units.n + 1) + end];
-    remat_step_table table;
-    if (*fixed == UINT64_MAX) {
+    const size_t cell = first * (p->units.n + 1) + end;
+    remat_stage_menu *menu = &p->menus[cell];
+    if (menu->fixed == UINT64_MAX) {
         const api_part part = {first, end};
+        api_beside beside = {0, 0};
+        remat_step_table table;
         remat_status status = api_pipeline_table(p, &part, 1, &table, error);
         if (status)
             return status;
-        *fixed = api_pipeline_fixed(&table, p->question.memory);
+        api_pipeline_beside(p, &part, 1, &table, 1, &beside);
+        p->updates[cell] = beside.update / p->unit;
+        *menu =
+            (remat_stage_menu){.fixed = api_pipeline_fixed(&table, p->question.memory),
+                               .input = first > 0 ? p->profile->nodes[start - 1].output_bytes : 0,
+                               .output = p->profile->nodes[last].output_bytes,
+                               .beside = (beside.update + beside.exchange) / p->unit};
     }
-    *ret_menu =
-        (remat_stage_menu){.fixed = *fixed,
-                           .input = first > 0 ? p->profile->nodes[start - 1].output_bytes : 0,
-                           .output = p->profile->nodes[last].output_bytes};
+    *ret_menu = *menu;
     return REMAT_OK;
 }
 
@@ -170,33 +189,35 @@ remat_status api_pipeline_total(api_pipeline *p, size_t shape, uint32_t in_fligh
     return REMAT_OK;
 }
 
-static bool is_too_long(const api_pipeline *p, uint32_t first, uint32_t end)
+static double least_sum(const api_pipeline *p, uint32_t first, uint32_t end)
 {
     double sum = 0;
     for (uint32_t u = first; u < end; u++)
         sum += p->units.least[u];
-    return sum > p->longest;
+    return sum;
 }
 
-/* For the bound: remat_least_host. */
+/* For the bound: remat_least_host. A stage that no plan looked at has counts as if it fitted. */
 remat_status api_pipeline_least(void *data, uint32_t rank, uint32_t in_flight, uint32_t first,
                                 uint32_t end, remat_stage_least *ret_least, remat_error *error)
 {
     api_pipeline *p = data;
     remat_stage_menu menu;
     size_t shape = 0;
-    *ret_least = (remat_stage_least){.total = INFINITY};
-    if (is_too_long(p, first, end))
-        return REMAT_OK;
     remat_status status = api_pipeline_bytes(p, first, end, &menu, error);
-    if (!status)
-        status = api_pipeline_shape(p, first, end, &shape, error);
+    if (status)
+        return status;
+    *ret_least = (remat_stage_least){.total = least_sum(p, first, end),
+                                     .input = menu.input,
+                                     .output = menu.output,
+                                     .beside = p->updates[first * (p->units.n + 1) + end]};
+    if (ret_least->total > p->longest)
+        return REMAT_OK;
+    status = api_pipeline_shape(p, first, end, &shape, error);
     if (status)
         return status;
     const uint64_t budget =
         in_flight > 0 ? api_pipeline_budget(p, rank, in_flight, &menu, 0, 0) : 0;
-    ret_least->input = menu.input;
-    ret_least->output = menu.output;
     ret_least->forward = p->shapes[shape].forward;
     ret_least->backward = p->shapes[shape].all - p->shapes[shape].forward;
     return api_pipeline_total(p, shape, in_flight, budget, &ret_least->total, error);
@@ -319,7 +340,7 @@ remat_status api_pipeline_menu(void *data, uint32_t first, uint32_t end, remat_s
     size_t shape = 0, count = 0;
     uint32_t before = UINT32_MAX, n = 0;
     remat_status status = api_pipeline_bytes(p, first, end, ret_menu, error);
-    if (status || is_too_long(p, first, end))
+    if (status || least_sum(p, first, end) > p->longest)
         return status;
     remat_stage_list *lists = malloc((ranks * API_ROOMS + 2 * API_MOST_DOUBLINGS) * sizeof *lists);
     p->lists[first * (n_units + 1) + end] = lists;

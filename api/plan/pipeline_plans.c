@@ -52,13 +52,14 @@ void api_pipeline_equal(const api_pipeline *p, uint32_t stages, uint32_t *cuts)
 }
 
 /* A step that is likely with equal cuts; INFINITY: they do not fit. */
-static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *error)
+static remat_status equal_step(api_pipeline *p, double *ret_whole, remat_error *error)
 {
     const uint32_t ranks = p->question.pipeline.ranks;
     uint32_t cuts[REMAT_MOST_RANKS + 1];
     remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
     remat_pipeline_play *play = NULL;
     remat_status status = REMAT_OK;
+    double beside = 0;
     bool fits = true;
     api_pipeline_equal(p, ranks, cuts);
     for (uint32_t r = 0; r < ranks && !status && fits; r++) {
@@ -74,6 +75,7 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
         const uint64_t budget = api_pipeline_budget(p, r, n, &m, p->sends, p->sends);
         status = api_pipeline_likely(p, shape, n, budget, &list, &count, error);
         fits = count > 0;
+        beside = fmax(beside, m.beside);
         stages[r] = (remat_pipeline_stage){.forward = list.forward,
                                            .backward = list.backward,
                                            .held = m.input,
@@ -82,14 +84,14 @@ static remat_status equal_step(api_pipeline *p, double *ret_step, remat_error *e
                                            .input = m.input,
                                            .output = m.output};
     }
-    *ret_step = INFINITY;
+    *ret_whole = INFINITY;
     if (status || !fits)
         return status;
     status = remat_pipeline_judge(&p->question.pipeline, stages, &play, error);
     for (uint32_t r = 0; r < ranks && !status && fits; r++)
         fits = play->ranks[r].peak <= p->question.memory;
     if (!status && fits)
-        *ret_step = play->step;
+        *ret_whole = play->step + beside;
     remat_pipeline_play_free(play);
     return status;
 }
@@ -108,26 +110,23 @@ static remat_status limit_stages(api_pipeline *p, remat_error *error)
 {
     const uint32_t m = p->question.pipeline.microbatches;
     remat_pipeline_plan plan;
-    double step = INFINITY;
-    remat_status status = equal_step(p, &step, error);
+    double whole = INFINITY;
+    remat_status status = equal_step(p, &whole, error);
     p->longest = LONGEST * mean_stage(p);
-    if (!status && step == INFINITY) {
+    if (!status && whole == INFINITY) {
         status = plan_once(p, &plan, error);
-        step = status ? INFINITY : plan.step;
+        whole = status ? INFINITY : plan.whole;
         status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     }
-    p->longest = fmin((p->quick ? 1 : 2) * p->longest, step / m * (1 + 1e-9));
+    p->longest = fmin((p->quick ? 1 : 2) * p->longest, whole / m * (1 + 1e-9));
     return status;
 }
 
-/* The bound on every plan: one that has a longer stage takes longer than the step that ruled it
- * out. */
+/* The bound on every plan. */
 static remat_status find_bound(api_pipeline *p, remat_error *error)
 {
     const remat_least_host host = {p, api_pipeline_least};
-    remat_status status = remat_pipeline_bound(&p->question, &host, &p->bound, error);
-    p->bound = fmin(p->bound, p->longest * p->question.pipeline.microbatches);
-    return status;
+    return remat_pipeline_bound(&p->question, &host, &p->bound, error);
 }
 
 /* As many as usual, or so many times as many behind the last: twice hide sends that take half of a
@@ -165,10 +164,10 @@ unsigned api_pipeline_most_in_flight(const api_pipeline *p)
 static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error *error)
 {
     remat_pipeline_plan plan;
-    const bool some = found->plan.step < INFINITY;
-    if (found->plan.step <= p->bound * (1 + API_WORTH_A_ROUND))
+    const bool some = found->plan.whole < INFINITY;
+    if (found->plan.whole <= p->bound * (1 + API_WORTH_A_ROUND))
         return REMAT_OK;
-    p->question.limit = some ? found->plan.step * (1 - API_WORTH_A_ROUND) : 0;
+    p->question.limit = some ? found->plan.whole * (1 - API_WORTH_A_ROUND) : 0;
     p->question.passes = some ? PASSES_OF_OTHERS : p->quick ? QUICK_PASSES : 0;
     remat_status status = plan_once(p, &plan, error);
     const bool open =
@@ -178,7 +177,7 @@ static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error
         status = plan_once(p, &plan, error);
     }
     p->question.limit = p->question.passes = 0;
-    if (!status && plan.step < found->plan.step) {
+    if (!status && plan.whole < found->plan.whole) {
         found->plan = plan;
         memcpy(found->in_flight, p->now.in_flight, sizeof found->in_flight);
     }
@@ -203,17 +202,17 @@ static remat_status climb_in_flight(api_pipeline *p, api_candidate *found, remat
     const uint32_t ranks = p->question.pipeline.ranks, m = p->question.pipeline.microbatches;
     const uint32_t moves = ranks <= FEW_RANKS ? 4 * ranks : 2 * ranks;
     remat_status status = REMAT_OK;
-    for (bool better = found->plan.step < INFINITY; better && !status;) {
+    for (bool better = found->plan.whole < INFINITY; better && !status;) {
         better = false;
         for (uint32_t i = 0; i < moves && !status; i++) {
             const uint32_t r = i / 2 % ranks, old = found->in_flight[r];
             const bool more = i % 2, all = i >= 2 * ranks;
-            const double step = found->plan.step;
+            const double whole = found->plan.whole;
             if ((more ? old == m : old == 1) || (all && (r == 0 || better)))
                 continue;
             move_in_flight(p, found->in_flight, r, more ? 1 : -1, all);
             status = plan_with(p, found, error);
-            better |= found->plan.step < step;
+            better |= found->plan.whole < whole;
         }
     }
     return status;
@@ -224,7 +223,7 @@ remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error)
 {
     const uint32_t ranks = p->question.pipeline.ranks;
     const bool first = p->bound == INFINITY, fixed = p->question.pipeline.order != REMAT_1F1B;
-    api_candidate found = {.plan = {.step = INFINITY}};
+    api_candidate found = {.plan = {.whole = INFINITY}};
     remat_error refusal = {0};
     remat_status status = REMAT_OK;
     put_in_flight(p, 1, UINT32_MAX);
@@ -237,26 +236,27 @@ remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error)
         status = plan_with(p, &found, &refusal);
     }
     for (uint32_t n = ranks - 1;
-         n > 0 && !status && !fixed && !(p->quick && found.plan.step < INFINITY);
+         n > 0 && !status && !fixed && !(p->quick && found.plan.whole < INFINITY);
          n -= (n + 3) / 4) {
         put_in_flight(p, 1, n);
         status = plan_with(p, &found, &refusal);
     }
     if (!status && !fixed && !p->quick)
         status = climb_in_flight(p, &found, &refusal);
-    if (error && (status || found.plan.step == INFINITY))
+    if (error && (status || found.plan.whole == INFINITY))
         *error = refusal;
-    if (status || found.plan.step == INFINITY)
+    if (status || found.plan.whole == INFINITY)
         return status ? status : REMAT_INFEASIBLE;
     p->now = found;
     return REMAT_OK;
 }
 
-static void put_memory(api_pipeline *p, uint64_t memory)
+void api_pipeline_put_memory(api_pipeline *p, uint64_t memory)
 {
     const size_t width = p->units.n + 1;
     p->question.memory = memory;
-    memset(p->fixed, 0xff, width * width * sizeof *p->fixed);
+    for (size_t i = 0; i < width * width; i++)
+        p->menus[i].fixed = UINT64_MAX;
 }
 
 /* Memory of every rank with which the plan at hand fits, to a 256th; more than those bytes. */
@@ -269,7 +269,7 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
     p->question.passes = PASSES_OF_OTHERS;
     while (status == REMAT_INFEASIBLE && high < UINT64_C(1) << 52) {
         remat_pipeline_plan plan;
-        put_memory(p, high);
+        api_pipeline_put_memory(p, high);
         status = plan_once(p, &plan, error);
         if (status == REMAT_INFEASIBLE) {
             low = high;
@@ -279,7 +279,7 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
     while (!status && high - low > high / 256) {
         remat_pipeline_plan plan;
         const uint64_t middle = low + (high - low) / 2;
-        put_memory(p, middle);
+        api_pipeline_put_memory(p, middle);
         status = plan_once(p, &plan, error);
         if (status == REMAT_INFEASIBLE)
             low = middle;
@@ -288,7 +288,7 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
         status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     }
     p->question.passes = 0;
-    put_memory(p, memory);
+    api_pipeline_put_memory(p, memory);
     *ret_memory = high;
     return status;
 }

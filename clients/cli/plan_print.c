@@ -278,7 +278,7 @@ static void print_pipeline(const struct cli *cli, const json_t *answer)
         summary_line(cli, "exchange", "%s, of weights and gradients that passes do not hide",
                      text_seconds(json_get_number(pipeline, "exchange_seconds"), a));
     if (!way[0])
-        summary_line(cli, "gap", "%s to the lower bound of the passes, %s",
+        summary_line(cli, "gap", "%s to the lower bound, %s",
                      text_percent(json_get_number(pipeline, "gap"), a),
                      text_seconds(json_get_number(pipeline, "lower_bound_seconds"), b));
 }

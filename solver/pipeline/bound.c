@@ -8,9 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* By rank and first unit: the largest wait, and the sum of times, of the ranks from there on. */
+/* By rank and first unit: the largest wait, the sum of times, and the most that is beside the
+ * passes, of the ranks from there on. */
 typedef struct rest {
-    double wait, sum;
+    double wait, sum, beside;
 } rest;
 
 typedef struct stage_at {
@@ -33,7 +34,8 @@ static rest with_stage(const remat_pipeline *p, uint32_t rank, uint32_t n,
     const double sends = x->forward + x->backward + (m - 1) * out; /* one after the other */
     const double alone = fmax(m * x->total, rounds * (x->total + there));
     const double own = fmax(alone, fmax(fmax(first, last), sends) + there);
-    return (rest){back + fmax(own, x->total + out + behind->wait), x->total + back + there};
+    return (rest){back + fmax(own, x->total + out + behind->wait), x->total + back + there,
+                  fmax(x->beside, behind->beside)};
 }
 
 /* Sums of the same times in another order differ by less. */
@@ -82,10 +84,11 @@ static remat_status bound_first(const remat_pipeline_question *q, const remat_le
         if (behind[end].wait == INFINITY)
             continue;
         status = host->least(host->data, rank, 0, first, end, &one->free, error);
-        const double wait =
-            with_stage(&q->pipeline, rank, q->pipeline.microbatches, &one->free, &behind[end]).wait;
-        if (wait < promised) {
-            promised = wait;
+        const rest hope =
+            with_stage(&q->pipeline, rank, q->pipeline.microbatches, &one->free, &behind[end]);
+        here->beside = fmin(here->beside, hope.beside);
+        if (hope.wait < promised) {
+            promised = hope.wait;
             best = n;
         }
         n++;
@@ -124,8 +127,8 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *q, const remat_
         return remat_fail_memory(error);
     }
     for (size_t i = 0; i < 2 * width; i++)
-        both[i] = (rest){INFINITY, INFINITY};
-    both[width - 1] = (rest){0, 0};
+        both[i] = (rest){INFINITY, INFINITY, INFINITY};
+    both[width - 1] = (rest){0, 0, 0};
     rest *behind = both, *here = both + width;
     for (uint32_t rank = q->pipeline.ranks; rank-- > 0 && !status;) {
         status = bound_rank(q, host, rank, behind, at, here, error);
@@ -133,10 +136,10 @@ remat_status remat_pipeline_bound(const remat_pipeline_question *q, const remat_
         behind = here;
         here = old;
         for (size_t i = 0; i < width; i++)
-            here[i] = (rest){INFINITY, INFINITY};
+            here[i] = (rest){INFINITY, INFINITY, INFINITY};
     }
     if (!status)
-        *ret_bound = behind[0].wait * (1 - 1e-12); /* sums in another order */
+        *ret_bound = (behind[0].wait + behind[0].beside) * (1 - 1e-12); /* other sums */
     free(both);
     free(at);
     return status;

@@ -5,7 +5,8 @@
  * and when its last forward ends, m - n of its backwards are done, and that micro-batch still goes
  * there and back. A micro-batch begins once the n-th before it has come back. The least of the
  * largest of these over all cuts is a recurrence from the last rank; it bounds every beginning of
- * cuts, best first, and what is left is played. */
+ * cuts, best first, and what is left is played. What a rank does beside its passes, the optimizer's
+ * part, comes after them: the largest of a plan, least over all cuts by a recurrence of its own. */
 #include "pipeline/private.h"
 
 #include <math.h>
@@ -22,6 +23,7 @@ typedef struct planner {
     bool *known;    /* both [n_units][n_units + 1] */
     double *rest;   /* [ranks + 1][n_units + 1]: the recurrence, of what begins at a unit */
     double *sum;    /* the same of the sum of times */
+    double *beside; /* and of the most that is beside passes */
     uint64_t *need; /* and of the memory that must be there */
     uint32_t end[REMAT_MOST_RANKS];
     uint64_t left; /* passes that may still be played */
@@ -137,6 +139,8 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
     need = need > behind ? need : behind;
     *rest = fmin(*rest, value);
     a->sum[rank * width + first] = fmin(a->sum[rank * width + first], time + back + sum);
+    a->beside[rank * width + first] = fmin(a->beside[rank * width + first],
+                                           fmax(menu->beside, a->beside[(rank + 1) * width + end]));
     *least = need < *least ? need : *least;
     return REMAT_OK;
 }
@@ -146,11 +150,11 @@ static remat_status bound_all(planner *a)
     const uint32_t width = a->q->n_units + 1, ranks = a->p->ranks;
     remat_status status = REMAT_OK;
     for (size_t i = 0; i < (size_t)(ranks + 1) * width; i++) {
-        a->rest[i] = a->sum[i] = INFINITY;
+        a->rest[i] = a->sum[i] = a->beside[i] = INFINITY;
         a->need[i] = UINT64_MAX;
     }
     a->rest[ranks * width + a->q->n_units] = 0;
-    a->sum[ranks * width + a->q->n_units] = 0;
+    a->sum[ranks * width + a->q->n_units] = a->beside[ranks * width + a->q->n_units] = 0;
     a->need[ranks * width + a->q->n_units] = 0;
     for (uint32_t r = ranks; r-- > 0;)
         for (uint32_t first = r; first + (ranks - r) <= a->q->n_units; first++)
@@ -174,11 +178,13 @@ static remat_status try_ends(planner *a)
     uint64_t memory[REMAT_MOST_RANKS], room[REMAT_MOST_RANKS];
     remat_pipeline_stage stages[REMAT_MOST_RANKS] = {{.held = 0}};
     remat_pipeline_plan plan = {.step = INFINITY};
+    double beside = 0;
     if (is_cancelled(a))
         return remat_fail(a->error, REMAT_CANCELLED, NULL, "cancelled");
     for (uint32_t r = 0; r < ranks; r++)
         room[r] = a->q->memory;
     for (bool fits = false; !fits;) {
+        beside = 0;
         for (uint32_t r = 0; r < ranks; r++) {
             const uint32_t first = r > 0 ? a->end[r - 1] : 0;
             const remat_stage_menu *menu = NULL;
@@ -187,6 +193,7 @@ static remat_status try_ends(planner *a)
             if (!list)
                 return status;
             stages[r] = remat_stage_of(menu, list);
+            beside = fmax(beside, menu->beside);
             plan.stages[r] = (remat_planned_stage){
                 first, a->end[r], remat_pipeline_in_flight(a->p, r), *list, stages[r]};
         }
@@ -206,7 +213,8 @@ static remat_status try_ends(planner *a)
                     return REMAT_OK;
             }
     }
-    if (plan.step < a->best.step && plan.step <= a->limit) {
+    plan.whole = plan.step + beside;
+    if (plan.whole < a->best.whole && plan.whole <= a->limit) {
         plan.bound = a->best.bound;
         a->best = plan;
     }
@@ -214,7 +222,7 @@ static remat_status try_ends(planner *a)
 }
 
 typedef struct next_cut {
-    double bound, own, time; /* time: with its sends */
+    double bound, own, beside, time; /* time: with its sends */
     uint32_t end;
 } next_cut;
 
@@ -226,8 +234,9 @@ static int by_bound(const void *x, const void *y)
 }
 
 /* Rank and those behind it, from unit first on. before: the times of those before it; most: the
- * bound that they alone give. */
-static remat_status search(planner *a, uint32_t rank, uint32_t first, double before, double most)
+ * bound that they alone give, and the most that they have beside. */
+static remat_status search(planner *a, uint32_t rank, uint32_t first, double before, double most,
+                           double most_beside)
 {
     const uint32_t width = a->q->n_units + 1, ranks = a->p->ranks;
     if (rank == ranks)
@@ -249,18 +258,22 @@ static remat_status search(planner *a, uint32_t rank, uint32_t first, double bef
         const double alone = list->forward + list->backward, time = alone + out + back;
         const double there = out + a->sum[(rank + 1) * width + end];
         const double own = fmax(most, before + back + own_time(a, rank, menu, alone, there));
-        cuts[n++] = (next_cut){fmax(own, before + time + behind), own, time, end};
+        const double beside = fmax(most_beside, menu->beside);
+        const double all_beside = fmax(beside, a->beside[(rank + 1) * width + end]);
+        cuts[n++] =
+            (next_cut){fmax(own, before + time + behind) + all_beside, own, beside, time, end};
     }
     qsort(cuts, n, sizeof *cuts, by_bound);
     for (uint32_t i = 0; i < n && !status; i++) {
-        if (cuts[i].bound * (1 - 1e-12) >= fmin(a->best.step, a->limit))
+        if (cuts[i].bound * (1 - 1e-12) >= fmin(a->best.whole, a->limit))
             break;
         if (a->left == 0) {
             a->all_cuts = false;
             break;
         }
         a->end[rank] = cuts[i].end;
-        status = search(a, rank + 1, cuts[i].end, before + cuts[i].time, cuts[i].own);
+        status =
+            search(a, rank + 1, cuts[i].end, before + cuts[i].time, cuts[i].own, cuts[i].beside);
     }
     free(cuts);
     return status;
@@ -285,17 +298,17 @@ static remat_status climb(planner *a)
 {
     const uint32_t ranks = a->p->ranks;
     remat_status status = REMAT_OK;
-    for (bool better = a->best.step < INFINITY; better && !status;) {
+    for (bool better = a->best.whole < INFINITY; better && !status;) {
         better = false;
         for (uint32_t i = 0; i < 2 * (ranks - 1) && !status && a->left > 0; i++) {
             const uint32_t r = i / 2;
-            const double step = a->best.step;
+            const double whole = a->best.whole;
             for (uint32_t k = 0; k < ranks; k++)
                 a->end[k] = a->best.stages[k].end;
             a->end[r] = i % 2 ? a->end[r] + 1 : a->end[r] - 1;
             if (a->end[r] > (r ? a->end[r - 1] : 0) && a->end[r] < a->end[r + 1])
                 status = try_ends(a);
-            better |= a->best.step < step;
+            better |= a->best.whole < whole;
         }
     }
     return status;
@@ -354,19 +367,19 @@ static remat_status plan(planner *a)
     remat_status status = bound_all(a);
     if (status)
         return status;
-    a->best.bound = a->rest[0] * (1 - 1e-12);
+    a->best.bound = (a->rest[0] + a->beside[0]) * (1 - 1e-12);
     const bool may_be = a->rest[0] < INFINITY && a->best.bound < a->limit;
     if (may_be)
         status = try_even(a);
     if (!status)
         status = climb(a);
     if (!status && may_be)
-        status = search(a, 0, 0, 0, 0);
+        status = search(a, 0, 0, 0, 0, 0);
     if (!status && !a->all_cuts) {
         a->left = (a->q->passes ? a->q->passes : MOST_PASSES_PLAYED) / 4;
         status = climb(a);
     }
-    if (!status && a->best.step == INFINITY)
+    if (!status && a->best.whole == INFINITY)
         return refuse(a);
     a->best.all_cuts = a->all_cuts;
     return status;
@@ -388,19 +401,21 @@ remat_status remat_pipeline_plan_make(const remat_pipeline_question *q,
                  .known = calloc(width * width, sizeof *a.known),
                  .rest = calloc(ranks * width, sizeof *a.rest),
                  .sum = calloc(ranks * width, sizeof *a.sum),
+                 .beside = calloc(ranks * width, sizeof *a.beside),
                  .need = calloc(ranks * width, sizeof *a.need),
                  .left = q->passes ? q->passes : MOST_PASSES_PLAYED,
                  .limit = q->limit > 0 ? q->limit : (double)INFINITY,
                  .all_cuts = true,
-                 .best = {.step = INFINITY},
+                 .best = {.whole = INFINITY},
                  .error = error};
-    status = a.sums && a.menus && a.known && a.rest && a.sum && a.need ? plan(&a)
-                                                                       : remat_fail_memory(error);
+    const bool there = a.sums && a.menus && a.known && a.rest && a.sum && a.beside && a.need;
+    status = there ? plan(&a) : remat_fail_memory(error);
     free(a.sums);
     free(a.menus);
     free(a.known);
     free(a.rest);
     free(a.sum);
+    free(a.beside);
     free(a.need);
     if (!status)
         *ret_plan = a.best;

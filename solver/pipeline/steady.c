@@ -86,7 +86,8 @@ static remat_status best_of_all(steady *a, uint32_t *ret_ranks)
 static void trace(const steady *a, uint32_t k, remat_pipeline_plan *ret_plan)
 {
     const uint32_t width = a->q->n_units + 1, ranks = a->q->pipeline.ranks;
-    *ret_plan = (remat_pipeline_plan){.step = a->limit, .bound = a->limit, .all_cuts = true};
+    *ret_plan = (remat_pipeline_plan){
+        .step = a->limit, .whole = a->limit, .bound = a->limit, .all_cuts = true};
     for (uint32_t first = 0, rank = 0; k > 0; k--, rank++) {
         const size_t here = (size_t)k * width + first;
         const uint32_t end = a->end[here];

@@ -134,6 +134,8 @@ remat_status remat_stage_by_nodes(const remat_profile *profile, const uint32_t *
 /* What is known of the stage of some units. */
 typedef struct remat_stage_menu {
     uint64_t fixed, input, output;
+    double beside; /* time its rank takes beside its passes, as of the optimizer; a step ends after
+                      the longest of all ranks */
     const remat_stage_list *lists; /* stay until the plan is made */
     size_t n_lists;
 } remat_stage_menu;
@@ -155,7 +157,7 @@ typedef struct remat_pipeline_question {
     uint32_t n_units;        /* at least one for every rank */
     const double *least;     /* [n_units]: no list runs a unit forward and back in less; of a stage
                                 their sum */
-    double limit;            /* plans of longer steps are not looked for; 0: there is none */
+    double limit;            /* slower plans are not looked for; 0: there is none */
     uint32_t passes;         /* ranks x microbatches that are played in all, about; 0: 2^25 */
 } remat_pipeline_question;
 
@@ -167,7 +169,8 @@ typedef struct remat_planned_stage {
 } remat_planned_stage;
 
 typedef struct remat_pipeline_plan {
-    double step;
+    double step;   /* of all passes */
+    double whole;  /* with what the ranks do beside them: what is least */
     double bound;  /* no plan of this order out of lists of these menus takes less, wherever it is
                       cut */
     bool all_cuts; /* none was left out: no cuts are faster */
@@ -187,6 +190,7 @@ uint64_t remat_pipeline_room(const remat_pipeline_question *question, uint32_t r
 typedef struct remat_stage_least {
     double forward, backward, total;
     uint64_t input, output; /* as in a menu */
+    double beside;
 } remat_stage_least;
 
 typedef struct remat_least_host {
@@ -195,24 +199,25 @@ typedef struct remat_least_host {
                           uint32_t end, remat_stage_least *ret_least, remat_error *error);
 } remat_least_host;
 
-/* No step of this order is shorter, wherever units are cut, whatever runs again where and, of 1F1B,
- * however many are in flight; question as for a plan. INFINITY: nothing fits. */
+/* No step of this order, with what is beside its passes, is shorter, wherever units are cut,
+ * whatever runs again where and, of 1F1B, however many are in flight; question as for a plan.
+ * INFINITY: nothing fits. */
 remat_status remat_pipeline_bound(const remat_pipeline_question *question,
                                   const remat_least_host *host, double *ret_bound,
                                   remat_error *error);
 
-/* Cuts units into stages and chooses a list for each so that every rank fits and the step is
- * shortest: to the last bit what the judge makes of these stages. REMAT_INVALID names the field;
- * REMAT_INFEASIBLE, where there is no limit, says which rank lacks memory, and carries in
- * error->number the memory with which some cuts fit (sends left out); REMAT_CANCELLED. */
+/* Cuts units into stages and chooses a list for each so that every rank fits and the whole is
+ * shortest; its step is to the last bit what the judge makes of these stages. REMAT_INVALID names
+ * the field; REMAT_INFEASIBLE, where there is no limit, says which rank lacks memory, and carries
+ * in error->number the memory with which some cuts fit (sends left out); REMAT_CANCELLED. */
 remat_status remat_pipeline_plan_make(const remat_pipeline_question *question,
                                       const remat_stage_host *host, remat_pipeline_plan *ret_plan,
                                       remat_error *error);
 
 /* Where steps are long or follow one another without a pause, the slowest rank alone counts: cuts
  * and lists of at most so many ranks of which the longest time per micro-batch is least. Sends take
- * neither time nor memory. *ret_ranks: of the plan; its step and its bound are that time. Refuses
- * as above, but for what would do. */
+ * neither time nor memory, and nothing is beside passes. *ret_ranks: of the plan; its step and its
+ * bound are that time. Refuses as above, but for what would do. */
 remat_status remat_pipeline_plan_steady(const remat_pipeline_question *question,
                                         const remat_stage_host *host, uint32_t *ret_ranks,
                                         remat_pipeline_plan *ret_plan, remat_error *error);
