@@ -537,6 +537,22 @@ static remat_status check_planned(const json_t *json, const char *type, remat_er
     return REMAT_OK;
 }
 
+/* Scores without a cap are another kernel's. */
+static remat_status check_caps(const json_t *json, remat_error *error)
+{
+    static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        const json_t *value = json_object_get(json, caps[i]);
+        char field[80];
+        snprintf(field, sizeof field, "config.%s", caps[i]);
+        if (value && !(json_number_value(value) > 0))
+            return remat_fail(error, REMAT_INVALID, field,
+                              "%s must be a number above 0: a gemma2 without is not planned yet",
+                              field);
+    }
+    return REMAT_OK;
+}
+
 static remat_status read_llama(const json_t *json, int kind, remat_network_sizes *z,
                                remat_error *error)
 {
@@ -610,6 +626,8 @@ remat_status api_config_decode(const json_t *json, const char **ret_model,
         status = read_members(json, type, settings, error);
     if (!status && is_of(type, LLAMAS))
         status = read_llama(json, kind, z, error);
+    if (!status && is_of(type, "gemma2 "))
+        status = check_caps(json, error);
     if (!status)
         status = read_dropouts(json, type, z, error);
     if (!status)

@@ -1,6 +1,7 @@
 #include "plan/nearest.h"
 
 #include "fields.h"
+#include "plan/config.h"
 #include "plan/pipeline.h"
 #include "plan/ranks.h"
 
@@ -164,14 +165,10 @@ static words describe(const remat_plan_request *q, const trial *t)
         say(&w, "parallel",
             json_pack("{s:s, s:I}", "kind", "fsdp", "ranks", (json_int_t)now->step.ranks),
             "--parallel fsdp --ranks %u", now->step.ranks);
-    if (now->settings.lora.rank != q->settings.lora.rank) {
-        const bool packed = now->settings.lora.base == REMAT_NF4;
-        json_t *lora = json_pack("{s:I}", "rank", (json_int_t)now->settings.lora.rank);
-        if (packed)
-            remat_json_set(&lora, "base", json_string(remat_base_name(now->settings.lora.base)));
-        say(&w, "lora", lora, "--lora %u%s", now->settings.lora.rank,
-            packed ? " --lora-base nf4" : "");
-    }
+    if (now->settings.lora.rank != q->settings.lora.rank)
+        say(&w, "lora", api_lora_encode(&now->settings.lora), "--lora %u", now->settings.lora.rank);
+    if (now->settings.lora.base != q->settings.lora.base && now->settings.lora.base == REMAT_NF4)
+        say(&w, "lora", api_lora_encode(&now->settings.lora), "--lora-base nf4");
     if (t->offloads && !q->offload)
         say(&w, "offload", json_true(), "--offload");
     return w;
@@ -381,9 +378,12 @@ static remat_status shard(trial *t, remat_error *error)
 static remat_status adapt_to(trial *t, remat_base base, remat_error *error)
 {
     enum { USUAL_RANK = 16 };
-    if (t->q.settings.lora.rank > 0)
+    remat_lora *lora = &t->q.settings.lora;
+    if (lora->rank > 0 && (lora->base != REMAT_FROZEN || base == REMAT_FROZEN))
         return REMAT_OK;
-    t->q.settings.lora = (remat_lora){.rank = USUAL_RANK, .targets = REMAT_ADAPT_ALL, .base = base};
+    if (lora->rank == 0)
+        *lora = (remat_lora){.rank = USUAL_RANK, .targets = REMAT_ADAPT_ALL};
+    lora->base = base;
     return try(t, error);
 }
 

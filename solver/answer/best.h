@@ -2,7 +2,7 @@
 #ifndef REMAT_ANSWER_BEST_H
 #define REMAT_ANSWER_BEST_H
 
-#include "remat/table.h"
+#include "answer/wish.h"
 
 /* Sums of the same times in another order differ by less. */
 #define ANSWER_SAME_TIME 1e-12
@@ -20,6 +20,19 @@ typedef struct answer_choice {
     bool brief; /* one for a search to begin with: where room is not soon found, the next will do */
     bool told;  /* of one that is only told of: a layout with little work will do */
 } answer_choice;
+
+/* What a wish says of a choice; its refusal has no name. */
+static inline answer_choice answer_choice_of(const answer_wish *w, const remat_table *const *tables,
+                                             size_t n)
+{
+    return (answer_choice){.tables = tables,
+                           .n = n,
+                           .name = "",
+                           .problem = w->problem,
+                           .budget = w->budget,
+                           .alignment = w->alignment,
+                           .host = w->host};
+}
 
 /* As remat_best_schedule; where a list is only of use below a makespan, or in brief, a refusal says
  * nothing. */

@@ -34,28 +34,38 @@ remat_status answer_improve_list(const answer_wish *w, const remat_operations *s
     return status == REMAT_INFEASIBLE || status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
-/* From the best schedule of some tables, or that by price, or, while *own, from nothing, which is
- * not so again. */
+/* The list of least peak, which does not fit: a search that begins there finds what none from
+ * nothing does. None where the tables have none, or one that fits but for its layout. */
+static remat_status take_least(const answer_wish *w, const remat_table *const *tables, size_t n,
+                               remat_schedule *ret_start, remat_error *error)
+{
+    remat_problem any = *w->problem;
+    uint64_t peak;
+    remat_best_table(tables, n, 0, &peak);
+    const ptrdiff_t least = peak > w->budget ? remat_best_table(tables, n, peak, &peak) : -1;
+    any.max_budget = UINT64_MAX;
+    return least < 0 ? REMAT_OK : remat_table_trace(tables[least], &any, 0, peak, ret_start, error);
+}
+
+/* From the best schedule of some tables, or that by price, or, while *own, from what does not fit,
+ * which is not so again. */
 static remat_status improve_from(const answer_wish *w, const remat_table *const *tables, size_t n,
                                  bool *own, bool given, remat_schedule *best, remat_error *error)
 {
     if (n == 0)
         return REMAT_OK;
     remat_schedule start = {0};
-    const answer_choice choice = {.tables = tables,
-                                  .n = n,
-                                  .name = "",
-                                  .problem = w->problem,
-                                  .budget = w->budget,
-                                  .alignment = w->alignment,
-                                  .host = w->host,
-                                  .brief = w->effort == REMAT_BRIEF};
+    answer_choice choice = answer_choice_of(w, tables, n);
+    choice.below = INFINITY;
+    choice.brief = w->effort == REMAT_BRIEF;
     remat_status status = answer_choose(&choice, &start, error);
     const bool nothing = status == REMAT_INFEASIBLE;
     const bool priced =
         w->priced && (!start.solver || w->priced->makespan < start.simulation.makespan);
     const remat_operations *from = priced ? &w->priced->list : &start.operations;
-    if (priced || !status || (nothing && *own))
+    if (nothing && *own && !priced)
+        status = w->problem->profile->joint ? REMAT_OK : take_least(w, tables, n, &start, error);
+    if (priced || !status)
         status = answer_improve_list(w, priced || start.solver ? from : NULL, given, best, error);
     *own = *own && !nothing;
     remat_schedule_clear(&start);

@@ -227,17 +227,11 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const re
     }
     remat_schedule_clear(&start);
     part = (answer_part){w->host, MIX_FIRST_SHARE, 1 - MIX_FIRST_SHARE};
+    answer_choice choice = answer_choice_of(w, offloading, n);
+    choice.below = slowest_start(w, best);
+    choice.brief = w->effort != REMAT_THOROUGH;
     if (!status && n > 0 && !offloads)
-        status = answer_choose(&(answer_choice){.tables = offloading,
-                                                .n = n,
-                                                .name = "",
-                                                .problem = w->problem,
-                                                .budget = w->budget,
-                                                .alignment = w->alignment,
-                                                .host = w->host,
-                                                .below = slowest_start(w, best),
-                                                .brief = w->effort != REMAT_THOROUGH},
-                               &start, error);
+        status = answer_choose(&choice, &start, error);
     status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     own.effort = best->solver ? effort_once_more(w, &start.operations) : own.effort;
     if (!status && start.solver)

@@ -273,15 +273,10 @@ static uint64_t least_peak_of_order(const remat_portfolio *p, const remat_proble
 static remat_status choose(const remat_portfolio *p, const answer_wish *w, double below, bool brief,
                            remat_schedule *ret_schedule, remat_error *error)
 {
-    const answer_choice choice = {.tables = p->tables,
-                                  .n = p->n,
-                                  .name = p->name,
-                                  .problem = w->problem,
-                                  .budget = w->budget,
-                                  .alignment = w->alignment,
-                                  .host = w->host,
-                                  .below = below,
-                                  .brief = brief};
+    answer_choice choice = answer_choice_of(w, p->tables, p->n);
+    choice.name = p->name;
+    choice.below = below;
+    choice.brief = brief;
     return answer_choose(&choice, ret_schedule, error);
 }
 
@@ -331,7 +326,8 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
                                                       : 0.5};
     const remat_host host = answer_part_host(&part);
     w->host = &host;
-    remat_status status = choose(p, w, 0, mixes_first, &f->best, error);
+    const double below = p->improved ? INFINITY : 0; /* its refusal is another */
+    remat_status status = choose(p, w, below, mixes_first, &f->best, error);
     if (!status)
         remat_host_found(w->host, f->best.simulation.makespan, 0);
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))

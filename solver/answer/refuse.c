@@ -95,11 +95,7 @@ remat_status answer_refuse(const remat_portfolio *p, const answer_wish *w, bound
     const uint64_t budget = w->budget;
     const bool linked = problem->link && w->over_link < INFINITY; /* none offloading is known of */
     uint64_t peak, enough;
-    const answer_choice choice = {.tables = p->tables,
-                                  .n = p->n,
-                                  .problem = problem,
-                                  .alignment = w->alignment,
-                                  .host = w->host};
+    const answer_choice choice = answer_choice_of(w, p->tables, p->n);
     if (w->bound == INFINITY && floor <= budget) /* proven of this one, by search */
         floor = budget + 1;
     remat_status status = answer_least_budget(&choice, &peak, &enough, error);

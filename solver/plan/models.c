@@ -41,7 +41,7 @@ static const struct {
     OF(LLAMA, 4096, 14336, 32, 8, 128256),
     OF(LLAMA, 8192, 28672, 64, 8, 128256),
     OF(LLAMA, 3072, 8192, 24, 8, 128256, .tied = true),
-    OF(LLAMA, 4096, 14336, 32, 8, 32000),
+    OF(LLAMA, 4096, 14336, 32, 8, 32000, .window = 4096),
     OF(GPT2, 768, 3072, 12, 12, 50368, .positions = 2048, .tied = true, .plain = true),
     OF(GPT2, 1024, 4096, 16, 16, 50368, .positions = 2048, .tied = true, .plain = true),
     OF(GPT2, 1536, 6144, 12, 12, 50368, .positions = 2048, .tied = true, .plain = true),

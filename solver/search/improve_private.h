@@ -32,6 +32,7 @@ typedef struct chain {
     interval_search search;
     remat_operations passing; /* room for a list that is looked at */
     uint32_t seed, ramps;
+    uint32_t dear; /* powers of 4 that a byte is dearer by, while nothing fits */
     bool from_start;
     bool unfit;               /* a best list did not fit: lists in passing are laid out too */
     uint32_t failures;        /* of best lists, whose search then gets half the work */

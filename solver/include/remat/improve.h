@@ -51,15 +51,16 @@ bool remat_keep_order(const remat_solver *solver, remat_options *options);
 /* "quick", "thorough", "patient". */
 const char *remat_effort_name(remat_effort effort);
 
-/* start: a valid list within the budget, or NULL. budget: bytes, graph inputs included, for so many
- * micro-batches in flight (remat/simulate.h; 1 where there is no pipeline). alignment:
- * of the layout that has to fit too, with which start fits; 0 for no layout. given: the first runs
- * of a joint graph keep the order of its nodes, as those of start do. lower_bound: on the makespan
- * of any schedule within the budget; the search ends when it is reached (0: unknown). series: of
- * random numbers; what a search makes from storing everything is the same in each. *ret_list,
- * which must be empty and is the caller's to clear, is a valid list with its D, S and R.
- * REMAT_INFEASIBLE when nothing was found that fits, which proves nothing; REMAT_CANCELLED;
- * REMAT_TOO_LARGE for sizes that add up to 2^51 bytes or too many nodes, and no start. Thread-safe.
+/* start: a valid list, or NULL; one that is not within the budget is a beginning only. budget:
+ * bytes, graph inputs included, for so many micro-batches in flight (remat/simulate.h; 1 where
+ * there is no pipeline). alignment: of the layout that has to fit too, with which a start within
+ * the budget fits; 0 for no layout. given: the first runs of a joint graph keep the order of its
+ * nodes, as those of start do. lower_bound: on the makespan of any schedule within the budget; the
+ * search ends when it is reached (0: unknown). series: of random numbers; what a search makes from
+ * storing everything is the same in each. *ret_list, which must be empty and is the caller's to
+ * clear, is a valid list with its D, S and R. REMAT_INFEASIBLE when nothing was found that fits,
+ * which proves nothing; REMAT_CANCELLED; REMAT_TOO_LARGE for sizes that add up to 2^51 bytes or too
+ * many nodes, and no start. Thread-safe.
  */
 remat_status remat_improve(const remat_profile *profile, const remat_operations *start,
                            uint64_t budget, uint32_t in_flight, uint32_t alignment, bool given,
