@@ -33,7 +33,6 @@ def casts(device: torch.device, kept: bool) -> Iterator[List[bool]]:
     def see(wanted: bool) -> None:
         seen.append(any(on for _, on, _ in settings_now(device)))
         set_kept(wanted and (kept or threading.get_ident() != own))
-
     see(before)
     torch.set_autocast_cache_enabled = see
     try:

@@ -39,7 +39,6 @@ SHAPES = 64  # for which one code has schedules
 class Piece:
     """A graph of Dynamo's under a schedule. order: runs of the profile's nodes, and moves. frame: which code of the forward it is of, in
     their order; each may have a graph for each shape. gradients: bytes of those of parameters, which stay."""
-
     profile: Dict[str, Any]
     schedule: Dict[str, Any]
     order: List[sharing.Run]
@@ -89,6 +88,7 @@ class Backend:
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.calls: List[Piece] = []  # of the latest step of what fit made
+        self.ran = 0  # graphs so far, of all threads
         self.breaks = list(breaks)
         self.refused: Dict[str, Tuple[str, Optional[int]]] = {}  # what was, by question, and what was said
         self.__name__ = "remat"
@@ -119,12 +119,10 @@ class Backend:
 
     def _compiled(self, module: torch.fx.GraphModule, example: List[Any], graph: Union[_Graph, _Open]) -> Callable[..., Any]:
         from torch._dynamo.backends.common import aot_autograd
-
         compiler = functools.partial(aot_autograd, fw_compiler=graph.forward_compiler, bw_compiler=graph.backward_compiler,
                                      inference_compiler=graph.inference_compiler, partition_fn=graph.partition)
         if self.inner:
             from torch._inductor.decomposition import select_decomp_table
-
             return compiler(decompositions=select_decomp_table())(module, example)
         try:
             with _own_autocast(module), _undivided():
@@ -136,7 +134,6 @@ class Backend:
         """A plan for each kind of inputs that comes, of the latest ones: shapes, where the graph holds for many of them (after the second
         shape, or dynamic=True), and which of them lie in the same bytes, for which AOTAutograd compiles, and Dynamo guards nothing."""
         from torch._guards import TracingContext, tracing
-
         compiled: OrderedDict[Any, Tuple[Callable[..., Any], List[Piece]]] = OrderedDict()
         open_graph, frame = None, self.frame
 
@@ -146,7 +143,7 @@ class Backend:
             compiled[key] = made or self._compile(_settled(module, args), args), self.pieces[before:]
 
         def run(*args: Any) -> Any:
-            key = _kind(args, frame in self.writes)
+            self.ran, key = self.ran + 1, _kind(args, frame in self.writes)
             if key not in compiled:
                 for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
                     self.pieces.remove(gone)
@@ -291,9 +288,7 @@ def backend(budget: Budget = "auto", **more: Any) -> Backend:
     collectives and what a selective checkpoint policy must save never do. inner: None runs the operations one by one; "inductor" hands both halves to
     Inductor, which fuses and orders them as it likes: what is saved for the backward is the schedule's then, the peak is not. loss: bytes that the loss takes
     beside the results and their gradients, forward and backward, and as a third what stays behind its number to the end of the backward. gradients: False,
-    those of the parameters do not count. link: to the host's memory, as for fit.
-
-    Where a graph has sizes that are not known while compiling, or writes into its inputs within the backward, compilation fails with the reason."""
+    those of the parameters do not count. link: to the host's memory, as for fit."""
     return Backend(budget, **more)
 
 
@@ -363,7 +358,6 @@ class _Graph:
 
         def profile_of(costs: Dict[str, Any]) -> Dict[str, Any]:
             return joint.profile_of(graph, "joint graph", costs, resident, loss, uncounted, held, kept, owner.link is not None)
-
         profile = lists.costs(profile_of({})) or profile_of(owner.costs(graph, _device(graph)))
         try:
             schedule, order = owner.order_for(profile, lists)
@@ -483,7 +477,6 @@ class _Open:
         def run(*args: Any) -> Any:
             self.now.forward = lambda args: [*run_forward(args), size]
             return self.compiled(*args)
-
         return graph.connected(run)
 
     def partition(self, module: torch.fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Tuple[Any, Any]:
@@ -514,7 +507,6 @@ class _Open:
 
 class _Size(int):
     """That a forward saves, by which its backward is found."""
-
     backward: Callable[[List[Any]], Any]
 
 
@@ -614,7 +606,6 @@ def _undivided() -> Iterator[None]:
     """Operators stay that a plain step runs as one: AOTAutograd would trace many in their place, with other last bits,
     more results and more time. There are formulas of torch's beside a kernel, and those in Python."""
     from torch._C import DispatchKey
-
     keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
     names = [name for name in {*dir(torch.ops.aten), *_FORMULAS} if name.startswith(_KERNELS)]
     packets = [getattr(torch.ops.aten, name) for name in names]
@@ -639,7 +630,6 @@ def _boxed(module: torch.fx.GraphModule) -> Callable[[List[Any]], Any]:
     def run(args: List[Any]) -> Any:
         with torch._C._DisableAutocast():  # what it casts is in the graph
             return forward(args)
-
     return _as_boxed(run)
 
 
@@ -649,9 +639,9 @@ def _as_boxed(run: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
 
 
 def _inductor(module: torch.fx.GraphModule, example: Sequence[Any], backward: bool, inference: bool = False) -> Any:
-    from torch._inductor.compile_fx import compile_fx_inner
-
-    return compile_fx_inner(module, example, is_backward=backward, is_inference=inference)
+    from torch._inductor import compile_fx, config
+    with config.patch(fallback_random=True):  # the numbers of a plain step
+        return compile_fx.compile_fx_inner(module, example, is_backward=backward, is_inference=inference)
 
 
 def _device(graph: Any) -> torch.device:

@@ -33,19 +33,24 @@ def parse_budget(budget: Budget) -> Budget:
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", budget)
         if not match or match[2].lower() not in (*_SUFFIXES, "%"):
             raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\", \"60%\" or \"auto\" are understood")
-        if match[2] == "%":
+        if match[2] == "%" and Decimal(match[1]) <= _MOST:
             return f"{match[1]}%"
-        amount = int(Decimal(match[1]) * _SUFFIXES[match[2].lower()])
-    if not math.isfinite(amount) or amount < 0 or amount != int(amount):
-        raise BudgetError(f"the budget is {budget!r}; it must be a whole number of bytes, 0 or more")
+        amount = int(Decimal(match[1]) * _SUFFIXES.get(match[2].lower(), 1))
     if amount > _MOST:
         raise BudgetError(f"the budget is {budget!r}; the most is {_MOST} bytes")
+    if math.isnan(amount) or amount < 0 or amount != int(amount):
+        raise BudgetError(f"the budget is {budget!r}; it must be a whole number of bytes, 0 or more")
     return int(amount)
 
 
 def bytes_of(budget: Budget, whole: int) -> int:
     """A budget in bytes, where storing everything takes `whole`."""
     return int(whole * Decimal(budget[:-1]) / 100) if isinstance(budget, str) else int(budget)
+
+
+def named_link(link: Union[str, Dict[str, Any]]) -> Dict[str, Any]:
+    """As the service takes it, which knows the names: of "pcie4-x16", or "25GB/s", that."""
+    return {"bandwidth" if link.endswith("/s") else "preset": link} if isinstance(link, str) else link
 
 
 # ---- the service ----
@@ -60,14 +65,14 @@ class Client:
         self.timeout, self.where = timeout, f"by {self.server}"
 
     def schedule(self, profile: Dict[str, Any], budget: Budget, solver: str = "auto", effort: str = "quick",
-                 reserved: int = 0, link: Optional[Dict[str, Any]] = None, in_flight: int = 1) -> Dict[str, Any]:
+                 reserved: int = 0, link: Union[None, str, Dict[str, Any]] = None, in_flight: int = 1) -> Dict[str, Any]:
         """The schedule of a profile. reserved: bytes taken off the budget first; effort: "quick" or, where
         the solver is auto or interval, "thorough". in_flight: micro-batches at once, where it is a stage of a pipeline.
 
         Raises BudgetError (with minimum_budget) or ServiceError."""
         answer = self._call("POST", "/v1/schedules", {
             "profile": profile, "budget": budget, "solver": solver, "reserved": reserved, "layout": False, "wait": _WAIT,
-            **({"link": link} if link is not None else {}), **({"in_flight": in_flight} if in_flight > 1 else {}),
+            **({"link": named_link(link)} if link is not None else {}), **({"in_flight": in_flight} if in_flight > 1 else {}),
             **({"effort": effort} if effort != "quick" else {})})  # which other solvers refuse
         return self._wait(answer) if "job_id" in answer else answer
 
@@ -128,6 +133,10 @@ class Cache:
         """folder: or $XDG_CACHE_HOME/remat, or ~/.cache/remat."""
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         self.folder = Path(folder) if folder is not None else Path(home) / "remat"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"cache is {str(self.folder)!r}, which cannot be a folder: {error.strerror}") from error
 
     def get(self, key: str, *members: str) -> Optional[Dict[str, Any]]:
         """What was put, or None. A damaged file, or one without the members, is as none."""
@@ -138,7 +147,6 @@ class Cache:
         return entry if isinstance(entry, dict) and entry.keys() >= {*members} else None
 
     def put(self, key: str, entry: Dict[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         part = self.folder / f"{key}.{os.getpid()}.part"
         part.write_text(json.dumps(entry))
         part.replace(self.folder / f"{key}.json")

@@ -27,7 +27,6 @@ TRIALS = 8  # of budgets, for the peak of another way
 @dataclasses.dataclass
 class Row:
     """One way to run a step; budget None: without this package. Bytes and seconds."""
-
     name: str  # "plain", "checkpoint ...", the budget asked for, "at the peak of" another
     budget: Optional[int]
     solver: str
@@ -41,7 +40,6 @@ class Row:
 @dataclasses.dataclass
 class Comparison:
     """Peaks, predicted and measured, include the gradients of the parameters."""
-
     rows: List[Row]
 
     def __str__(self) -> str:

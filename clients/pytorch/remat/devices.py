@@ -80,7 +80,6 @@ def seconds(device: Device, kind: str, precision: str, backward: bool, flops: fl
     def size(name: str, work: float, rate: float) -> float:
         peak = 0 if own else device["efficiency"][name].get("peak", 0)
         return work * peak / rate if peak else work
-
     moving = device["bandwidth_bytes_per_second"]
     reached = device["efficiency"]["copy"]["forward"] if kind in _COMPUTING else points(kind)
     full = size("copy" if kind in _COMPUTING else kind, traffic, moving)
@@ -147,7 +146,6 @@ def _flops(node: fx.Node) -> float:
     """Of products, as torch counts them; of recurrent layers twice the numbers of their weights for each step and example,
     thrice that for the backward and once more for what it runs again."""
     from torch.utils.flop_counter import flop_registry
-
     args, kwargs = fx.map_arg(node.args, _value), fx.map_arg(node.kwargs, _value)
     name = name_of(node)
     backward = "backward" in name

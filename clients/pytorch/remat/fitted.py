@@ -14,16 +14,17 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
-from .backend import MOST, Backend
+from .backend import MOST, Backend, why
 from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
-from .model import bind, plain_forward, signature
+from .model import bind, follow_anew, plain_forward, signature
 from .pipelines import Flight
 from .states import moment, transformed
 from .tensors import tensors_of
 
 _CODE = (FunctionType, property, staticmethod, classmethod)
 _NUMBERS = itertools.count()
+_EVERYBODYS = [hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_") and isinstance(hooks, dict)]
 
 
 class Forward:
@@ -46,7 +47,6 @@ class Forward:
 @dataclasses.dataclass(frozen=True)
 class Unbound:
     """A Forward that is called with the model first, as the function of a method."""
-
     forward: Forward
 
     @property
@@ -88,6 +88,7 @@ class Fitted(Forward):
         self.measured_peak: Optional[int] = None
         self._least: Dict[str, int] = {}  # of each graph, as found where it got a share
         self.recurrent = True  # whether Dynamo follows nn.LSTM and its like
+        self._left = 0  # forwards, the latest in a row, that Dynamo left as they are
         self.dynamic = None if not has_recurrent(model) else False  # whether it leaves sizes open that have changed
         self._prepare()
 
@@ -106,6 +107,9 @@ class Fitted(Forward):
         self._prepared, self._has_recurrent = self._known(), has_recurrent(self.model)
         self.backend = Backend(self.budget, **self._options)
         self._flight = Flight(self.backend.stage) if self.backend.stage else None
+        self._follow()
+
+    def _follow(self) -> None:
         run, backend = _alone(plain_forward(self.model)), weakref.ref(self.backend)  # Dynamo keeps for good what it is given
         self._run = torch.compile(run, backend=lambda *graph: backend()(*graph), dynamic=self.dynamic)
         weakref.finalize(self, torch._dynamo.eval_frame.remove_from_cache, run.__code__)  # and what it made of it
@@ -132,7 +136,19 @@ class Fitted(Forward):
         types = dict.fromkeys(type(module) for module in self.model.modules())
         classes = dict.fromkeys(c for t in types for c in t.__mro__)
         code = [[vars(c).get("forward")] if c.__module__.startswith("torch.") else [f for f in vars(c).values() if isinstance(f, _CODE)] for c in classes]
-        return [[p.requires_grad for p in self.model.parameters()], code]
+        return [[p.requires_grad for p in self.model.parameters()], code, [dict(hooks) for hooks in _EVERYBODYS]]
+
+    def _was_left(self) -> None:
+        """What Dynamo cannot follow once it leaves for good. So that there is a schedule again where it can, it follows anew, after ever more such forwards,
+        and leaves no size open, which may be what it cannot follow."""
+        self._left += 1
+        warnings.warn(f"remat: a forward of {type(self.model).__name__} ran without a schedule: torch.compile could not follow it, "
+                      f"or took code that models share for another; of what it cannot follow the latest is {why('')}", stacklevel=3)
+        if self._left & (self._left - 1) == 0:
+            follow_anew()
+            self.pieces.clear()
+            self.dynamic = False
+            self._follow()
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
@@ -145,6 +161,7 @@ class Fitted(Forward):
             self._prepare()
         call = bind(self.model, args, kwargs)
         self.backend.calls.clear()
+        ran = self.backend.ran
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
         comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)
         try:
@@ -152,9 +169,10 @@ class Fitted(Forward):
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
                 result = self._run(*call.args, **call.kwargs)
-            if self.pieces and self.backend.breaks and not self.backend.calls:
-                torch._dynamo.reset()
-                warnings.warn("remat: a forward ran without its schedule: another torch.compile took code that models share; it compiles anew", stacklevel=2)
+            if self.backend.ran > ran:
+                self._left = 0
+            elif self.pieces or self._left:
+                self._was_left()
             return result if self._flight is None else self._flight.holds(result)
         except Exception as error:
             cause = getattr(error, "inner_exception", None)
@@ -164,7 +182,7 @@ class Fitted(Forward):
                 raise cause from None
             if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
                 raise
-            torch._dynamo.reset()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
+            follow_anew()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
             settings = self.dynamic, self.recurrent
             if (self.dynamic is None and self.pieces or recurrent) and comes_back():
                 self.dynamic, self.recurrent = False, not self._has_recurrent  # such as packed sequences: a graph break
@@ -211,7 +229,6 @@ def _dynamo_settings(recurrent: bool) -> Iterator[None]:
     """As config.patch, which makes a class in every step."""
     from torch._dynamo import config
     from torch._dynamo.variables import builder
-
     wanted = {"cache_size_limit": MOST, "accumulated_cache_size_limit": MOST, "use_numpy_random_stream": True,
               "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent, "specialize_int": True, "specialize_float": True,
               "trace_numpy": False}  # torch's functions differ from numpy's in the last bits

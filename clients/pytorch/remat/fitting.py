@@ -20,7 +20,7 @@ from .backend import auto_budget, why
 from .client import Budget, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError
 from .fitted import Fitted, forward_of, has_recurrent, is_bare
-from .model import Example, Modules, plain_forward
+from .model import Example, Modules, follow_anew, plain_forward
 from .steps import Loss
 from .tensors import amount, tensors_of
 
@@ -219,7 +219,7 @@ class _Fit:
         before = dict(counters["graph_break"])
         made = steps.step(fitted, self.example, self.example.call, self.loss, 0)
         if not fitted.pieces:  # code that models share is left as it is where another torch.compile had its fill of it
-            torch._dynamo.reset()
+            follow_anew()
             made = steps.step(fitted, self.example, self.example.call, self.loss, 0)
         new = [why(str(reason)) for reason, n in counters["graph_break"].items() if n > before.get(reason, 0)]
         if not fitted.pieces:

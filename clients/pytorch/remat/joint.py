@@ -32,7 +32,6 @@ def version() -> Tuple[int, int]:
 @dataclasses.dataclass
 class Operation:
     """node: None for the two of ours. inputs: values that it reads, views looked through. sizes: bytes of its results."""
-
     name: str
     node: Optional[fx.Node]
     inputs: List[Value]
@@ -393,7 +392,6 @@ TURN = "the gradient comes"  # id of an input of no bytes, that is late
 class Kept(NamedTuple):
     """Of a stage of a pipeline. several: micro-batches, or graphs, wait for their backwards at once. tangents: they are in buffers of the
     runtime's. parameters: places of inputs whose gradients are added to others at once, and count while they are made."""
-
     several: bool = False
     tangents: bool = False
     parameters: FrozenSet[int] = frozenset()

@@ -12,7 +12,6 @@ NEAR = 1.03  # of the time of storing everything, with which a list is as good a
 
 class Known(NamedTuple):
     """A shape with its list. share: the budget, of what storing everything takes. structure: of the profile."""
-
     profile: Dict[str, Any]
     order: List[sharing.Run]
     share: float
@@ -77,7 +76,6 @@ def _structure(profile: Dict[str, Any]) -> Any:
 
     def placed(name: str) -> Any:
         return place[name.split(":")[0]], name.split(":")[1:]
-
     nodes = [(n["op"], [*map(placed, n["inputs"])], n.get("recompute"), len(n["outputs"])) for n in profile["nodes"]]
     return nodes, [*map(placed, profile["outputs"])]
 

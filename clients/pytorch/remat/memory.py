@@ -16,7 +16,6 @@ _MARK = 7_368_787  # bytes of the block whose allocation is the mark among the e
 @dataclasses.dataclass
 class Segment:
     """Between two marks; bytes above the level at which the recorder began."""
-
     start: int
     peak: int
     end: int

@@ -20,7 +20,6 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 class Call(NamedTuple):
     """What a forward is called with, in one form: Dynamo compiles for each."""
-
     args: Tuple[Any, ...]
     kwargs: Dict[str, Any]
 
@@ -39,6 +38,14 @@ class Call(NamedTuple):
         """Arguments of a step's own, which it may write, and those of their tensors that want a gradient."""
         leaves = self.mapped(lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad))
         return leaves, list({id(t): t for t in tensors_of(tuple(leaves)) if t.requires_grad}.values())
+
+
+def follow_anew() -> None:
+    """torch._dynamo.reset, after which what was compiled with stays: torch 2.6 compares a graph's backend with others, and does not hold it."""
+    from torch._dynamo.eval_frame import cached_backends
+    kept = dict(cached_backends)
+    torch._dynamo.reset()
+    cached_backends.update(kept)
 
 
 class Example:

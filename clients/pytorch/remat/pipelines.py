@@ -28,7 +28,6 @@ KEEPS = version() < (2, 14)  # outputs and gradients of inputs are there to the 
 class Stage:
     """wants: whether an input wants a gradient. outputs: of a micro-batch, without bytes. kept: bytes that stay through the step
     beside what a schedule counts, by what they are. end: bytes of its end, where the last stage gives its outputs back as one."""
-
     in_flight: int
     microbatches: int
     last: bool
@@ -73,7 +72,6 @@ def stage_of(example: Example, result: Any, in_flight: int, microbatches: int, l
 def too_little(stage: Stage, reserved: int, least: Optional[int]) -> BudgetError:
     """reserved: all that comes off the budget. least: that the solver could use, with that."""
     from torch import distributed
-
     who = f"rank {distributed.get_rank()}" if distributed.is_available() and distributed.is_initialized() else "a stage"
     will = None if least is None else max(least, stage.end)
     parts = {**stage.kept, "reserved=": reserved - stage.reserved}

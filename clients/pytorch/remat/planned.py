@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from . import devices
 from .backend import Backend
 from .errors import BudgetError, CaptureError, RematError
-from .model import Example, Modules, arguments_of, as_module, plain_forward
+from .model import Example, Modules, arguments_of, as_module, follow_anew, plain_forward
 
 
 class _Made(Exception):
@@ -35,8 +35,7 @@ class Profiler(Backend):
     def of(self, model: torch.nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any, name: Optional[str]) -> Any:
         """Raises CaptureError, also where the forward breaks into several graphs."""
         from torch._dynamo import config
-
-        torch._dynamo.reset()
+        follow_anew()
         with config.patch(allow_rnn=True):
             try:
                 torch.compile(forward, backend=self, dynamic=False)(*args, **kwargs)
@@ -46,7 +45,7 @@ class Profiler(Backend):
                 if not self.profile:
                     raise CaptureError(f"{type(model).__name__} cannot be profiled: {str(error).splitlines()[0]}") from error
             finally:
-                torch._dynamo.reset()
+                follow_anew()
         if self.breaks or not self.profile:
             raise CaptureError(f"the forward of {type(model).__name__} is not one graph: {'; '.join(self.breaks) or 'torch.compile left it as it is'}")
         self.profile["name"] = (name or type(model).__name__)[:200]
@@ -62,7 +61,6 @@ class Planner(Profiler):
 
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         from torch._guards import TracingContext, tracing
-
         with tracing(TracingContext(self.mode)):  # Dynamo has a mode of its own
             return super()._compile(module, example)
 
@@ -84,7 +82,6 @@ def profile(model: Modules, example_inputs: Any, device_model: Union[str, device
     """remat-profile/1, a joint one, in about the time that torch takes to trace. loss: bytes that one outside of the model takes beside its
     results, forward and backward. Raises CaptureError, also where the forward breaks into several graphs."""
     from torch._subclasses import FakeTensorMode
-
     device = devices.find(device_model)
     module, (args, kwargs) = as_module(model), arguments_of(example_inputs)
     mode = FakeTensorMode(allow_non_fake_inputs=True)

@@ -118,7 +118,6 @@ def keep_workspaces(graph: fx.Graph) -> None:
 def _workspace(*arguments: Any) -> int:
     """Bytes. arguments: of tensors their shapes and types."""
     from torch.utils._python_dispatch import _disable_current_modes
-
     with _disable_current_modes(), torch._C._DisablePythonDispatcher():
         made = library_layer(*(torch.zeros(a[0], dtype=a[1]) if isinstance(a, tuple) and a else a for a in arguments))
     return made[3].numel()

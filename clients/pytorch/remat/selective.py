@@ -27,7 +27,6 @@ def policy(fitted: Any) -> Callable[[], Tuple[Any, Any]]:
     computed twice within the forward, not the order. Random operators are always run again, from the generator's saved state. Raises CaptureError where there
     are more pieces than one."""
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
-
     saved = _saved_calls(_piece(fitted))
 
     return lambda: create_selective_checkpoint_contexts(_Decide(saved))
@@ -72,7 +71,6 @@ class _Decide:
 
     def __call__(self, context: Any, target: Any, *_: Any, **__: Any) -> Any:
         from torch.utils.checkpoint import CheckpointPolicy
-
         name = _operator(target)
         calls = self._calls[context.is_recompute]
         calls[name] += 1
@@ -96,7 +94,6 @@ class _Knapsack(CustomKnapsackSolver):
 
     def __call__(self, memory: Sequence[float], graph: Any, most: float, _: Any, nodes: List[Any]) -> Tuple[List[int], List[int]]:
         from torch._functorch._activation_checkpointing.knapsack import dp_knapsack
-
         device = next(n.meta["val"].device for n in nodes if isinstance(n.meta.get("val"), torch.Tensor))
         costs = operations.kept(nodes, graph.owning_module, device, _REPEATS, Cache())
         _, saved, again = dp_knapsack(list(memory), [time for time, _ in costs], most)

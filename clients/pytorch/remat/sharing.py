@@ -17,7 +17,6 @@ TRIALS = 4
 
 class Move(NamedTuple):
     """Of result k of a node: "O" begins its copy to the host, "D" frees it, "P" begins its copy back."""
-
     kind: str
     node: int
     result: int
@@ -43,7 +42,6 @@ def _result(operation: Sequence[Any]) -> Tuple[int, int]:
 
 class Takes(NamedTuple):
     """Bytes of one graph: alive at most, at the forward's end beside its inputs, and of gradients that stay."""
-
     peak: int
     held: int
     gradients: int

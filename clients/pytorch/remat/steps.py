@@ -85,7 +85,6 @@ def _cut_off(result: Any) -> Tuple[Any, List[torch.Tensor]]:
     is looked into, as torch.compile has it."""
     def base(tensor: torch.Tensor) -> torch.Tensor:
         return tensor._base if tensor._is_view() else tensor
-
     bases = [id(base(t)) for t in {id(t): t for t in tensors_of(result)}.values()]
     leaves: List[torch.Tensor] = []
     begun: Dict[int, torch.Tensor] = {}
@@ -99,7 +98,6 @@ def _cut_off(result: Any) -> Tuple[Any, List[torch.Tensor]]:
     def cut(tensor: torch.Tensor) -> torch.Tensor:
         source = base(tensor)
         return leaf(tensor) if source is tensor or bases.count(id(source)) == 1 else tensor._view_func(leaf(source))
-
     return map_tensors(result, cut), [t for t in leaves if t.requires_grad]
 
 

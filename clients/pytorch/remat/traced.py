@@ -33,7 +33,6 @@ def adopt() -> None:
 
     def differentiate(ctx: Any, gradient: torch.Tensor) -> Tuple[Any, ...]:
         return (*torch.ops.remat.grouped_mm_backward(gradient, *ctx.saved_tensors), None)
-
     backward.register_fake(lambda gradient, input, weight, offs: [torch.empty_like(input), torch.empty_like(weight)])
     torch.library.register_autograd(FORWARD, differentiate, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 

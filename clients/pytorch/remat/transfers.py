@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .client import named_link
 from .joint import span
 from .operations import clock
 
@@ -22,10 +23,8 @@ _streams: Dict[Tuple[torch.device, bool], Any] = {}  # by device, and whether th
 
 
 def link_of(link: Link, device: torch.device) -> Optional[Dict[str, Any]]:
-    """As the service takes it, which knows the names: of "measured" what is measured here, of "pcie4-x16" or "25GB/s" that."""
-    if link == "measured":
-        return measure(device)
-    return {"bandwidth" if link.endswith("/s") else "preset": link} if isinstance(link, str) else link
+    """As the service takes it: of "measured" what is measured here."""
+    return measure(device) if link == "measured" else link and named_link(link)
 
 
 def measure(device: torch.device) -> Dict[str, Any]:

@@ -188,6 +188,16 @@ def test_a_budget_too_small_names_the_least(server):
 @pytest.mark.core
 def test_amounts():
     assert [parse_budget(b) for b in ("1KiB", "1.001KB", "2 GB", 5, "60%")] == [1024, 1001, 2 * 10**9, 5, "60%"]
+    with pytest.raises(remat.BudgetError, match="99%'; the most is"):
+        parse_budget("9" * 400 + "%")
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("folder", ["/proc/x", "/dev/null"])
+def test_a_cache_that_cannot_be_is_named(server, folder):
+    model, inputs = mlp()
+    with pytest.raises(ValueError, match=f"cache is '{folder}', which cannot be a folder"):
+        remat.fit(model, inputs, "60%", server=server, cache=folder)
 
 
 def test_a_plan_outlives_the_service(server, tmp_path):

@@ -2,6 +2,8 @@
 schedule moves, what it holds and every number are as on a GPU, where test_cuda.py has the streams."""
 
 import copy
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -125,3 +127,10 @@ def test_a_link_is_measured_in_two_digits(server):
     for found in (transfers.measure(torch.device("cpu")), model.forward.backend.question["link"]):
         assert set(found) == {"to_host", "to_device", "latency"} and all(float(f"{v:.2g}") == v for v in found.values())
         assert 100 < found["to_host"] < 1e6  # bytes a microsecond
+
+
+@pytest.mark.core
+def test_solve_takes_a_link_by_its_name(server):
+    profile = json.loads((Path(__file__).parents[2] / "profiles" / "vgg19.flops.json").read_text())
+    named, spelled = (remat.solve(profile, "60%", server=server, link=link) for link in ("pcie4-x16", {"preset": "pcie4-x16"}))
+    assert named["schedule_id"] == spelled["schedule_id"]

@@ -453,10 +453,72 @@ def test_code_that_another_compile_took(server):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         step(other, (x[:1000],), 0)
-    assert [w for w in said if "ran without its schedule" in str(w.message)] or other.forward.backend.calls
+    assert [w for w in said if "ran without a schedule" in str(w.message)] or other.forward.backend.calls
     for _ in range(2):
         for a, b in zip(step(model, (x,), 0), step(plain, (x,), 0)):
             assert a is b is None or torch.allclose(a, b, rtol=1e-5, atol=1e-6 * float(b.abs().max()))
     for each in (model, other):
         step(each, (x,), 0)
         assert each.forward.backend.calls
+
+
+class Flagged(nn.Module):
+    """With the flag a number is looked at in a loop: Dynamo leaves such a forward as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.flag = False
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.GELU()) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            if self.flag and x.abs().max().item() > 1e9:
+                x = x / 2
+            x = layer(x)
+        return x
+
+
+def flagged(model):
+    model.flag = True
+    yield
+    model.flag = False
+
+
+def with_hook(model):
+    handle = model.layers[1].register_full_backward_hook(lambda *_: None)
+    yield
+    handle.remove()
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("left", [flagged, with_hook])
+def test_what_was_left_as_it_is_once_is_followed_again(server, left):
+    model, x = Flagged(), torch.randn(1024, 64)
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "65%", server=server)
+    for _ in range(2):
+        for _ in left(model):
+            for _ in range(2):
+                with pytest.warns(UserWarning, match="a forward of Flagged ran without a schedule"):
+                    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+        assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+        assert len(model.forward.backend.calls) == len(model.forward.pieces) == 1
+        assert model.forward.schedule["peak"] < 0.7 * model.forward.schedule["store_all_peak"]
+
+
+@pytest.mark.core
+def test_hooks_of_all_modules_are_seen(server):
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64)), torch.randn(128, 64)
+    plain, calls = copy.deepcopy(model), []
+    remat.fit(model, x, "150%", server=server)  # what the hooks make takes memory, too
+    for register, hook in ((nn.modules.module.register_module_forward_hook, lambda module, _, result: result * 1.5 if type(module) is nn.Tanh else None),
+                           (nn.modules.module.register_module_forward_pre_hook, lambda module, given: given[0] * 1.5 if type(module) is nn.Tanh else None),
+                           (nn.modules.module.register_module_full_backward_hook, lambda module, *_: calls.append(type(module)))):
+        handle = register(hook)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # backward hooks: without a schedule
+            found, expected = step(model, (x,), 0), step(plain, (x,), 0)
+        handle.remove()
+        assert_same(found, expected)
+        assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+    assert len(calls) == 8 and model.forward.backend.calls
