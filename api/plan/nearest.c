@@ -165,10 +165,16 @@ static words describe(const remat_plan_request *q, const trial *t)
         say(&w, "parallel",
             json_pack("{s:s, s:I}", "kind", "fsdp", "ranks", (json_int_t)now->step.ranks),
             "--parallel fsdp --ranks %u", now->step.ranks);
-    if (now->settings.lora.rank != q->settings.lora.rank)
-        say(&w, "lora", api_lora_encode(&now->settings.lora), "--lora %u", now->settings.lora.rank);
-    if (now->settings.lora.base != q->settings.lora.base && now->settings.lora.base == REMAT_NF4)
-        say(&w, "lora", api_lora_encode(&now->settings.lora), "--lora-base nf4");
+    const remat_lora *lora = &now->settings.lora;
+    const bool packed = lora->base == REMAT_NF4 && q->settings.lora.base != REMAT_NF4;
+    if (lora->rank != q->settings.lora.rank) {
+        json_t *new = json_pack("{s:I}", "rank", (json_int_t)lora->rank);
+        if (packed)
+            remat_json_set(&new, "base", json_string(remat_base_name(lora->base)));
+        say(&w, "lora", new, "--lora %u%s", lora->rank, packed ? " --lora-base nf4" : "");
+    } else if (packed) {
+        say(&w, "lora", api_lora_encode(lora), "--lora-base nf4");
+    }
     if (t->offloads && !q->offload)
         say(&w, "offload", json_true(), "--offload");
     return w;

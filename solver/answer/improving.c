@@ -44,7 +44,9 @@ static remat_status take_least(const answer_wish *w, const remat_table *const *t
     remat_best_table(tables, n, 0, &peak);
     const ptrdiff_t least = peak > w->budget ? remat_best_table(tables, n, peak, &peak) : -1;
     any.max_budget = UINT64_MAX;
-    return least < 0 ? REMAT_OK : remat_table_trace(tables[least], &any, 0, peak, ret_start, error);
+    if (least < 0 || (remat_table_solver(tables[least])->accepts & REMAT_NEEDS_LINK))
+        return REMAT_OK;
+    return remat_table_trace(tables[least], &any, 0, peak, ret_start, error);
 }
 
 /* From the best schedule of some tables, or that by price, or, while *own, from what does not fit,
