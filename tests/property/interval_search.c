@@ -196,6 +196,44 @@ static void never_slower(void **state)
     }
 }
 
+/* Storing everything, with a budget that is too small for it, several in flight, too. */
+static void a_start_that_does_not_fit_is_no_answer(void **state)
+{
+    (void)state;
+    dice d = {.state = 57};
+    const shape s = {.most_nodes = MOST_NODES, .states = true};
+    unsigned served = 0, refused = 0;
+    for (unsigned i = 0; i < amount(200, 60); i++) {
+        remat_profile *profile = random_profile(&d, &s);
+        const uint32_t in_flight = 1 + below(&d, 3);
+        remat_operations start = {0}, list = {0};
+        remat_simulation replay;
+        remat_error error = {0};
+        assert_int_equal(model_store_everything(profile, &start), REMAT_OK);
+        assert_int_equal(remat_simulate(profile, &start, NULL, NULL, NULL, &replay, &error),
+                         REMAT_OK);
+        remat_put_in_flight(&replay, in_flight);
+        const uint64_t budget = replay.peak * (40 + below(&d, 59)) / 100;
+        if (budget < replay.peak) {
+            const remat_status status = remat_improve(profile, &start, budget, in_flight, 0, false,
+                                                      REMAT_QUICK, 0, 0, NULL, &list, &error);
+            assert_true(status == REMAT_OK || status == REMAT_INFEASIBLE);
+            served += status == REMAT_OK;
+            refused += status == REMAT_INFEASIBLE;
+        }
+        if (list.length > 0) {
+            assert_int_equal(remat_simulate(profile, &list, NULL, NULL, NULL, &replay, &error),
+                             REMAT_OK);
+            remat_put_in_flight(&replay, in_flight);
+            assert_true(replay.valid && replay.peak <= budget);
+        }
+        remat_operations_clear(&start);
+        remat_operations_clear(&list);
+        remat_profile_free(profile);
+    }
+    assert_true(served > 10 && refused > 10);
+}
+
 /* Versions of states take room of which the search knows nothing, nor exhaustive search, whose
  * makespan is a bound: what serves a budget serves a larger one, and next to never slower. */
 static void states_leave_room(void **state)
@@ -394,6 +432,7 @@ int main(void)
         cmocka_unit_test(bound_holds),
         cmocka_unit_test(a_bound_is_raised_with_enough_work),
         cmocka_unit_test(never_slower),
+        cmocka_unit_test(a_start_that_does_not_fit_is_no_answer),
         cmocka_unit_test(states_leave_room),
         cmocka_unit_test(auto_is_exact),
         cmocka_unit_test(claims_hold),
