@@ -9,7 +9,7 @@
 /* Of what no schedule beats. */
 static const double NEAR_ENOUGH = 5e-3;
 /* More rounds than these are for what is small: questions of so many nodes in all. */
-enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300 };
+enum { MOST_ROUNDS = 4, MOST_NODES_ASKED = 300, ROUNDS_AT_LAST = 200 };
 /* Stages of at most so many are asked of auto, quickly too. */
 enum { FEW_NODES = 150, MANY_NODES = 400 };
 
@@ -423,7 +423,7 @@ static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_err
     *ret_over = true;
     if (status || (p->quick && p->best.play) ||
         (p->rounds++ >= rounds && p->nodes_asked >= MOST_NODES_ASKED) ||
-        whole <= p->bound * (1 + API_WORTH_A_ROUND))
+        p->rounds > ROUNDS_AT_LAST || whole <= p->bound * (1 + API_WORTH_A_ROUND))
         return status;
     status = plan_again(p, &better, error);
     while (!status && !better && (p->hopes < API_FAST_AND_SMALL || p->sends < API_MOST_SENDS)) {

@@ -114,9 +114,10 @@ void api_pipeline_beside(const api_pipeline *p, const api_part *parts, uint32_t 
     for (uint32_t k = 0; k < n_parts; n += parts[k].end - parts[k].first, k++)
         memcpy(&loads[n], &p->loads[parts[k].first],
                (parts[k].end - parts[k].first) * sizeof *loads);
-    const double exposed = remat_step_exchange(loads, n, &p->q.step, way, stretch).exposed;
-    beside->update = fmax(beside->update, api_update_seconds(&p->q.device, table));
-    beside->exchange = fmax(beside->exchange, exposed);
+    const double update = api_update_seconds(&p->q.device, table);
+    const double exposed = remat_step_exchange(loads, n, &p->q.step, way, fmax(1, stretch)).exposed;
+    if (update + exposed > beside->update + beside->exchange)
+        *beside = (api_beside){update, exposed};
 }
 
 remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,

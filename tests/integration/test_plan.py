@@ -856,13 +856,20 @@ def test_a_pipeline_of_a_large_model():
     assert sum(weights) > made["parameters"] / 8 * 6 and made["parallel"]["ranks"] == 128
 
 
-@pytest.mark.parametrize("words", ["llama3.2-1b --sequence 64 --device h100 --ranks 2", "llama3-8b --sequence 128 --device h200 --ranks 4"])
+@pytest.mark.parametrize("words", ["llama3.2-1b --sequence 64 --device h100 --parallel pipeline --ranks 2",
+                                   "llama3-8b --sequence 128 --device h200 --parallel pipeline --ranks 4"])
 @pytest.mark.parametrize("microbatches", [1, 2, 3])
 def test_cuts_share_the_optimizer_too(words, microbatches):
     """Where a step has few passes, by them alone the first rank had one block, and equal cuts were up to 1.66 times as fast."""
-    made = answer("plan", *words.split(), "--batch", "1", "--parallel", "pipeline", "--microbatches", str(microbatches))
+    made = answer("plan", *words.split(), "--batch", "1", "--microbatches", str(microbatches))
     check_pipeline(made)
     assert made["pipeline"]["gap"] < 0.06 and made["update_seconds"] > 0
+
+
+@pytest.mark.parametrize("words", ["--mesh pp=3,dp=2 --layers 2 --microbatches 1", "--mesh pp=8,dp=2 --layers 16 --microbatches 2 --optimizer sgd"])
+def test_what_is_beside_the_passes_is_the_same_in_plan_and_answer(words):
+    """It was of two ranks in one and of one in the other: the same cuts promised more for ever."""
+    check_pipeline(answer("plan", "tinyllama-1.1b", "--batch", "1", "--device", "h200", *words.split()))
 
 
 def test_a_plan_has_the_name_that_was_posted(make_service):
