@@ -65,8 +65,10 @@ static remat_status improve_from(const answer_wish *w, const remat_table *const 
     const bool priced =
         w->priced && (!start.solver || w->priced->makespan < start.simulation.makespan);
     const remat_operations *from = priced ? &w->priced->list : &start.operations;
-    if (nothing && *own && !priced)
-        status = w->problem->profile->joint ? REMAT_OK : take_least(w, tables, n, &start, error);
+    if (nothing && *own && !priced) {
+        const bool least = !w->problem->profile->joint && w->effort != REMAT_BRIEF;
+        status = least ? take_least(w, tables, n, &start, error) : REMAT_OK;
+    }
     if (priced || !status)
         status = answer_improve_list(w, priced || start.solver ? from : NULL, given, best, error);
     *own = *own && !nothing;

@@ -27,24 +27,26 @@ enum {
 #define NEAR_JOINT_FIT 1e-2
 #define LEAST_HOPE 0.25 /* of the budget, above it: less falls to it yet */
 
-/* By remat_effort. */
-static const strength EFFORTS[] = {{"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, false, true},
-                                   {"thorough", 8, 24, 0, 10, 0, 24000, 24000, 0, false, false},
-                                   {"patient", 8, 2, 3, 3, 0, 60000, 15000, 0, false, true},
-                                   {"brief", 3, 5, 0, 4, NEAR, 15000, 15000, 0, false, true},
-                                   {"finish", 2, 2, 0, 1, NEAR, 15000, 15000, 0, false, true},
-                                   {"slow", 4, 1, 0, 4, NEAR, 60000, 15000, 0, false, true}};
+/* By remat_effort. A brief one raises no price: what it finds begins a search over the link, which
+ * ends better without a list than with one that barely fits. */
+static const strength EFFORTS[] = {
+    {"quick", 4, 8, 0, 4, NEAR, 15000, 15000, 0, false, true, true},
+    {"thorough", 8, 24, 0, 10, 0, 24000, 24000, 0, false, false, true},
+    {"patient", 8, 2, 3, 3, 0, 60000, 15000, 0, false, true, true},
+    {"brief", 3, 5, 0, 4, NEAR, 15000, 15000, 0, false, true, false},
+    {"finish", 2, 2, 0, 1, NEAR, 15000, 15000, 0, false, true, true},
+    {"slow", 4, 1, 0, 4, NEAR, 60000, 15000, 0, false, true, true}};
 
 /* The same of joint graphs: ramp is the work of the first one; later ones do half of it. Every
  * second chain does all three. Of 44 questions the others bettered 2, by 0.03 % together, after
  * their first epoch. */
 static const strength JOINT_EFFORTS[] = {
-    {"quick", 4, 6, 0, 3, NEAR, 40000, 40000, 160000, true, true},
-    {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
-    {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false},
-    {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, true},
-    {"finish", 4, 1, 0, 1, NEAR, 15000, 15000, 40000, false, true},
-    {"slow", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, true}};
+    {"quick", 4, 6, 0, 3, NEAR, 40000, 40000, 160000, true, true, false},
+    {"thorough", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false, false},
+    {"patient", 4, 4, 0, 3, 0, 250000, 250000, 1500000, false, false, false},
+    {"brief", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, true, false},
+    {"finish", 4, 1, 0, 1, NEAR, 15000, 15000, 40000, false, true, false},
+    {"slow", 4, 1, 0, 3, NEAR, 40000, 40000, 160000, true, true, false}};
 
 /* Of a ramp, temperatures in times of a node and prices in those of improvement: of one that finds
  * everything and of one that betters what there is. */
@@ -129,7 +131,7 @@ static remat_status go_on(const improvement *m, chain *c)
         return REMAT_NO_MEMORY;
     if ((found || c->unfit) && interval_timeline_load(t, found ? &s->best : &c->passing, NULL))
         return REMAT_NO_MEMORY;
-    if (!m->profile->joint && !found && !c->unfit)
+    if (m->effort->raises && !m->profile->joint && !found && !c->unfit)
         c->dear += c->dear < DEAREST;
     else
         c->dear = 0;

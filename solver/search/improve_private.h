@@ -16,6 +16,7 @@ typedef struct strength {
     uint64_t ramp;                   /* the same, of joint graphs */
     bool narrows;  /* where something fits, only those that take over the best go on after one */
     bool gives_up; /* where nothing will be found to fit */
+    bool raises;   /* the price of a byte, while nothing fits; of a forward graph */
 } strength;
 
 typedef struct improvement improvement;
