@@ -367,6 +367,13 @@ def test_measured_steps_are_met():
     assert done.stdout.strip() == (ROOT / "tests" / "bench" / "measured_plans.md").read_text().split("\n\n", 1)[1].strip()
 
 
+def test_adapters_beside_what_does_not_fit_in_16_bits(rematd):
+    words = ["llama3-8b", "--batch", "1", "--sequence", "512", "--device", "rtx3090", "--memory", "16GiB", "--lora", "8", "--lora-targets", "q,v"]
+    change = next(one for one in answer("plan", *words, "--no-sweep", code=NO)["changes"] if "lora" in one["with"])
+    assert change["with"] == {"lora": {"rank": 8, "targets": ["q", "v"], "dropout": False, "base": "nf4"}} and change["arguments"] == "--lora-base nf4"
+    check(answer("plan", *words, *change["arguments"].split(), "--no-sweep"))
+
+
 def test_adapters_train_what_does_not_fit_whole(rematd):
     words = ["plan", "llama3-8b", "--batch", "1", "--sequence", "512", "--device", "rtx4090", "--no-sweep"]
     whole = json.loads(remat(*words, "--json", code=NO).stdout)
@@ -563,6 +570,8 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"model_type": "llama", "sliding_window": 4096}, "config.sliding_window", "other than null"),
     ({"model_type": "mistral", "sliding_window_pattern": 2}, "config.sliding_window_pattern", "other than null"),
     ({"model_type": "gemma2", "sliding_window_pattern": 6}, "config.sliding_window_pattern", "other than 2"),
+    ({"model_type": "gemma2", "attn_logit_softcapping": None}, "config.attn_logit_softcapping", "above 0"),
+    ({"model_type": "gemma2", "final_logit_softcapping": "30"}, "config.final_logit_softcapping", "above 0"),
     ({"max_window_layers": -1}, "config.max_window_layers", "from 1"), ({"use_sliding_window": 1}, "config.use_sliding_window", "true or false"),
     ({"layer_types": ["full_attention"] * 27}, "config.layer_types", "28 strings"), ({"layer_types": "full_attention"}, "config.layer_types", "28 strings"),
     ({"layer_types": ["sliding_attention"] * 28}, "config.layer_types[0]", "no window"),
