@@ -88,7 +88,7 @@ class Backend:
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.calls: List[Piece] = []  # of the latest step of what fit made
-        self.ran = 0  # graphs so far, of all threads
+        self.ran: Counter[int] = Counter()  # graphs so far, by thread
         self.breaks = list(breaks)
         self.refused: Dict[str, Tuple[str, Optional[int]]] = {}  # what was, by question, and what was said
         self.__name__ = "remat"
@@ -143,7 +143,8 @@ class Backend:
             compiled[key] = made or self._compile(_settled(module, args), args), self.pieces[before:]
 
         def run(*args: Any) -> Any:
-            self.ran, key = self.ran + 1, _kind(args, frame in self.writes)
+            self.ran[threading.get_ident()] += 1
+            key = _kind(args, frame in self.writes)
             if key not in compiled:
                 for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
                     self.pieces.remove(gone)

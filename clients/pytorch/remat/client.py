@@ -27,12 +27,12 @@ _WAIT = 30  # seconds that one request waits for a solve
 def parse_budget(budget: Budget) -> Budget:
     """Bytes, or a percentage of the store-all peak as it is. Raises BudgetError naming the budget."""
     if isinstance(budget, bool) or not isinstance(budget, (int, float, str)):
-        raise BudgetError(f"the budget is {budget!r}; it must be bytes, or a text: \"8GiB\", \"60%\", \"auto\"")
+        raise BudgetError(f"the budget is {budget!r}; it must be bytes, or a text: \"8GiB\", \"60%\"")
     amount = budget
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*|%)\s*", budget)
         if not match or match[2].lower() not in (*_SUFFIXES, "%"):
-            raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\", \"60%\" or \"auto\" are understood")
+            raise BudgetError(f"the budget is {budget!r}; such as \"8GiB\", \"500MB\" or \"60%\" are understood")
         if match[2] == "%" and Decimal(match[1]) <= _MOST:
             return f"{match[1]}%"
         amount = int(Decimal(match[1]) * _SUFFIXES.get(match[2].lower(), 1))
@@ -109,7 +109,8 @@ class Client:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             try:
-                problem = json.load(error)
+                with error:
+                    problem = json.load(error)
             except ValueError:
                 problem = None
             raise failure(self.server, error.code, problem if isinstance(problem, dict) else {}) from None

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import threading
 import warnings
 import weakref
 from types import FunctionType
@@ -81,14 +82,15 @@ class Fitted(Forward):
     """pieces: graphs with a schedule, one for each shape and, after a graph break, several. measured_peak: of a step in the check of fit. A
     copy, or what comes out of a pickle, compiles itself when it first runs; what was measured and answered is in the cache."""
 
-    def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget) -> None:
+    def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget, whole: bool = False) -> None:
         super().__init__(model)
         self.budget, self._options = budget, options
         self.limit = budget  # of a step, where budget is of each graph
         self.measured_peak: Optional[int] = None
         self._least: Dict[str, int] = {}  # of each graph, as found where it got a share
         self.recurrent = True  # whether Dynamo follows nn.LSTM and its like
-        self._left = 0  # forwards, the latest in a row, that Dynamo left as they are
+        self.graphs, self.whole = 0, whole  # of the latest forward; whether fit had one
+        self._left = 0  # forwards, the latest in a row, that Dynamo left as they are, or their parts
         self.dynamic = None if not has_recurrent(model) else False  # whether it leaves sizes open that have changed
         self._prepare()
 
@@ -101,7 +103,7 @@ class Fitted(Forward):
         return Fitted(self.model, {**self._options, **more}, f"{share}%")
 
     def of(self, model: torch.nn.Module) -> "Fitted":
-        return Fitted(model, self._options, self.budget)
+        return Fitted(model, self._options, self.budget, self.whole)
 
     def _prepare(self) -> None:
         self._prepared, self._has_recurrent = self._known(), has_recurrent(self.model)
@@ -141,8 +143,8 @@ class Fitted(Forward):
     def _was_left(self) -> None:
         """What Dynamo cannot follow once it leaves for good. So that there is a schedule again where it can, it follows anew, after ever more such forwards,
         and leaves no size open, which may be what it cannot follow."""
-        self._left += 1
-        warnings.warn(f"remat: a forward of {type(self.model).__name__} ran without a schedule: torch.compile could not follow it, "
+        how = f"in {self.graphs} graphs, each with the whole budget" if self.graphs else "without a schedule"
+        warnings.warn(f"remat: a forward of {type(self.model).__name__} ran {how}: torch.compile could not follow it, "
                       f"or took code that models share for another; of what it cannot follow the latest is {why('')}", stacklevel=3)
         if self._left & (self._left - 1) == 0:
             follow_anew()
@@ -161,7 +163,7 @@ class Fitted(Forward):
             self._prepare()
         call = bind(self.model, args, kwargs)
         self.backend.calls.clear()
-        ran = self.backend.ran
+        ran = self.backend.ran[threading.get_ident()]
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
         comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)
         try:
@@ -169,9 +171,9 @@ class Fitted(Forward):
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
                 result = self._run(*call.args, **call.kwargs)
-            if self.backend.ran > ran:
-                self._left = 0
-            elif self.pieces or self._left:
+            self.graphs = self.backend.ran[threading.get_ident()] - ran
+            self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
+            if self._left:
                 self._was_left()
             return result if self._flight is None else self._flight.holds(result)
         except Exception as error:

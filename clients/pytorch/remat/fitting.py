@@ -210,7 +210,8 @@ class _Fit:
             fitted.measured_peak = _peak(fitted, self.example, self.loss, self.options, warm=False)
             if isinstance(self.wanted, int) and fitted.measured_peak > ALLOWED * self.wanted:
                 warnings.warn(f"remat: the budget is {self.wanted} bytes, and a step was measured to take "
-                              f"{fitted.measured_peak} ({fitted.schedule.get('peak')} predicted)", stacklevel=7)
+                              f"{fitted.measured_peak} ({fitted.schedule.get('peak', 'nothing')} predicted)", stacklevel=7)
+        fitted.whole = fitted.graphs == 1 and not fitted.backend.breaks
         return fitted
 
     def _first_step(self, fitted: Fitted) -> steps.Found:

@@ -31,7 +31,6 @@ class Call(NamedTuple):
             if id(tensor) not in made:
                 made[id(tensor)] = change(tensor)
             return made[id(tensor)]
-
         return Call(*map_tensors(tuple(self), one))
 
     def leaves(self) -> Tuple["Call", List[torch.Tensor]]:

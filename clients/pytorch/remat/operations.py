@@ -148,7 +148,6 @@ def _key(node: fx.Node, module: fx.GraphModule) -> str:
             if isinstance(value, torch.Tensor):
                 return f"{tuple(value.shape)}/{tuple(value.stride())}/{value.dtype}/{value.device}"
             return repr(value)
-
         if isinstance(argument, fx.Node):
             return argument.target if argument.op == "get_attr" else str([one(v) for v in tree_flatten(argument.meta.get("val"))[0]])
         if isinstance(argument, (list, tuple)):

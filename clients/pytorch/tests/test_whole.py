@@ -462,13 +462,18 @@ def test_code_that_another_compile_took(server):
         assert each.forward.backend.calls
 
 
+class Part(nn.Sequential):
+    def forward(self, x):  # code that Dynamo compiles by itself where it leaves what is around
+        return x + super().forward(x)
+
+
 class Flagged(nn.Module):
     """With the flag a number is looked at in a loop: Dynamo leaves such a forward as it is."""
 
-    def __init__(self):
+    def __init__(self, part=nn.Sequential):
         super().__init__()
         self.flag = False
-        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.GELU()) for _ in range(3)])
+        self.layers = nn.ModuleList([part(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.GELU()) for _ in range(3)])
 
     def forward(self, x):
         for layer in self.layers:
@@ -492,14 +497,16 @@ def with_hook(model):
 
 @pytest.mark.core
 @pytest.mark.parametrize("left", [flagged, with_hook])
-def test_what_was_left_as_it_is_once_is_followed_again(server, left):
-    model, x = Flagged(), torch.randn(1024, 64)
+@pytest.mark.parametrize("part, how", [(nn.Sequential, "without a schedule"), (Part, "in 3 graphs, each with the whole budget")])
+@pytest.mark.filterwarnings("ignore:remat. torch.compile breaks")
+def test_what_was_left_as_it_is_once_is_followed_again(server, left, part, how):
+    model, x = Flagged(part), torch.randn(1024, 64)
     plain = copy.deepcopy(model)
     remat.fit(model, x, "65%", server=server)
     for _ in range(2):
         for _ in left(model):
             for _ in range(2):
-                with pytest.warns(UserWarning, match="a forward of Flagged ran without a schedule"):
+                with pytest.warns(UserWarning, match=f"a forward of Flagged ran {how}"):
                     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
         assert_same(step(model, (x,), 0), step(plain, (x,), 0))
         assert len(model.forward.backend.calls) == len(model.forward.pieces) == 1
