@@ -355,7 +355,6 @@ static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error
     for (uint32_t r = 0; r < ranks; r++) {
         remat_planned_stage *stage = &p->now.plan.stages[r];
         const remat_stage_list *list = &p->asked[p->now.asked[r]].list;
-        const api_shape *shape = &p->shapes[p->asked[p->now.asked[r]].shape];
         const api_part part = {stage->first, stage->end};
         remat_stage_menu m;
         remat_step_table table;
@@ -364,8 +363,7 @@ static remat_status play_now(api_pipeline *p, bool *ret_fits, remat_error *error
             status = api_pipeline_table(p, &part, 1, &table, error);
         if (status)
             return status;
-        api_pipeline_beside(p, &part, 1, &table, list->backward / (shape->all - shape->forward),
-                            &p->now.beside);
+        api_pipeline_beside(p, &part, 1, &table, list->backward, &p->now.beside);
         stages[r] = remat_stage_of(&m, list);
         stage->list = *list;
         stage->stage = stages[r];

@@ -149,10 +149,10 @@ remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t
 remat_status api_pipeline_table(const api_pipeline *pipeline, const api_part *parts,
                                 uint32_t n_parts, remat_step_table *ret_table, remat_error *error);
 uint64_t api_pipeline_fixed(const remat_step_table *table, uint64_t memory);
-/* That rank's, if one of these parts and that table takes longer, whose backward takes so many
- * times as long as where nothing runs again. */
+/* That rank's, if one of these parts and that table takes longer; backward: time of its units',
+ * with what runs again, 0: where nothing does. */
 void api_pipeline_beside(const api_pipeline *pipeline, const api_part *parts, uint32_t n_parts,
-                         const remat_step_table *table, double stretch, api_beside *beside);
+                         const remat_step_table *table, double backward, api_beside *beside);
 /* What a schedule may take on a rank with so many in flight, beside all that is there and so many
  * sends on their way: outputs, and gradients back. */
 uint64_t api_pipeline_budget(const api_pipeline *p, uint32_t rank, uint32_t in_flight,

@@ -115,7 +115,7 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
     const remat_pipeline *pipeline = &p->question.pipeline;
     api_part parts[REMAT_MOST_CHUNKS];
     remat_status status = REMAT_OK;
-    double backward = 0, once = 0;
+    double backward = 0;
     for (uint32_t k = 0; k < pipeline->chunks && !status; k++) {
         const uint32_t at = k * pipeline->ranks + rank;
         remat_stage_menu m = {0};
@@ -128,7 +128,6 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
         if (!status)
             status = way_list(p, shape, cuts[at], cuts[at + 1], way, 1, &list, error);
         backward += list.backward;
-        once += status ? 0 : p->shapes[shape].all - p->shapes[shape].forward;
         stages[at] = (remat_pipeline_stage){.forward = list.forward,
                                             .backward = list.backward,
                                             .held = list.held,
@@ -139,7 +138,7 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
     if (!status)
         status = api_pipeline_table(p, parts, pipeline->chunks, ret_table, error);
     if (!status)
-        api_pipeline_beside(p, parts, pipeline->chunks, ret_table, backward / once, b);
+        api_pipeline_beside(p, parts, pipeline->chunks, ret_table, backward, b);
     if (!status)
         status = sum_apart(p, parts, rank, stages, ret_table, ret_largest, error);
     if (!status)

@@ -106,7 +106,7 @@ uint64_t api_pipeline_fixed(const remat_step_table *table, uint64_t memory)
 }
 
 void api_pipeline_beside(const api_pipeline *p, const api_part *parts, uint32_t n_parts,
-                         const remat_step_table *table, double stretch, api_beside *beside)
+                         const remat_step_table *table, double backward, api_beside *beside)
 {
     const remat_interconnect *way = &p->q.device.interconnect;
     remat_unit_load *loads = p->loads + p->units.n;
@@ -114,8 +114,12 @@ void api_pipeline_beside(const api_pipeline *p, const api_part *parts, uint32_t 
     for (uint32_t k = 0; k < n_parts; n += parts[k].end - parts[k].first, k++)
         memcpy(&loads[n], &p->loads[parts[k].first],
                (parts[k].end - parts[k].first) * sizeof *loads);
+    double once = 0;
+    for (uint32_t u = 0; u < n; u++)
+        once += loads[u].backward;
+    const double stretch = once > 0 ? fmax(1, backward * p->unit / once) : 1;
     const double update = api_update_seconds(&p->q.device, table);
-    const double exposed = remat_step_exchange(loads, n, &p->q.step, way, fmax(1, stretch)).exposed;
+    const double exposed = remat_step_exchange(loads, n, &p->q.step, way, stretch).exposed;
     if (update + exposed > beside->update + beside->exchange)
         *beside = (api_beside){update, exposed};
 }
@@ -133,7 +137,7 @@ remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
         remat_status status = api_pipeline_table(p, &part, 1, &table, error);
         if (status)
             return status;
-        api_pipeline_beside(p, &part, 1, &table, 1, &beside);
+        api_pipeline_beside(p, &part, 1, &table, 0, &beside);
         p->updates[cell] = beside.update / p->unit;
         *menu =
             (remat_stage_menu){.fixed = api_pipeline_fixed(&table, p->question.memory),

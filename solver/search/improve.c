@@ -233,7 +233,8 @@ static double least_peak(const improvement *m)
  * walks so few that it ends near where it began. Of others a list fits within a few epochs or,
  * mostly, never: once one of them brings the least peak no lower, and that is not near; of a joint
  * graph, whose memory falls late, it has to be very near. Of 183 searches of forward graphs that
- * begin with nothing 131 never had a list, and none of the others would have ended too soon. */
+ * began with nothing, at one price, 131 never had a list, and none of the others would have ended
+ * too soon. */
 static bool is_hopeless(improvement *m, uint32_t epoch)
 {
     const double before = m->least, least = least_peak(m);
