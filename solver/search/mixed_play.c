@@ -234,6 +234,7 @@ typedef struct play {
     mixer *m;
     const row *row;
     double now, out_free, in_free, inflight; /* inflight: the last fetch has ended then */
+    double next_end;                         /* no pending copy ends before it */
     double left;                             /* time of the runs to come */
     remat_operations *list;                  /* NULL: none is wanted */
     bool failed;
@@ -291,13 +292,26 @@ static void let_go(play *p, uint32_t k)
     emit(p, REMAT_D, x);
 }
 
-/* Frees what has been copied and, if the item's bytes need it, waits for more. */
+/* Frees what has been copied. */
+static void free_copied(play *p)
+{
+    mixer *m = p->m;
+    p->next_end = INFINITY;
+    for (uint32_t k = m->n_pending; k-- > 0;) {
+        const double end = m->copy_end[m->pending[k]];
+        if (end <= p->now)
+            let_go(p, k);
+        else if (end < p->next_end)
+            p->next_end = end;
+    }
+}
+
+/* The same and, if the item's bytes need it, waits for more. */
 static void make_room(play *p, double during)
 {
     mixer *m = p->m;
-    for (uint32_t k = m->n_pending; k-- > 0;)
-        if (m->copy_end[m->pending[k]] <= p->now)
-            let_go(p, k);
+    if (p->next_end <= p->now)
+        free_copied(p);
     while (m->n_pending > 0 && during <= m->t->budget && during + m->pending_bytes > m->t->budget) {
         uint32_t first = 0;
         for (uint32_t k = 1; k < m->n_pending; k++)
@@ -310,7 +324,7 @@ static void make_room(play *p, double during)
 /* Before x is made or fetched anew, what is left of it goes. */
 static void clear_pending(play *p, uint32_t x)
 {
-    for (uint32_t k = p->m->n_pending; k-- > 0;)
+    for (uint32_t k = p->m->copy_end[x] > 0 ? p->m->n_pending : 0; k-- > 0;)
         if (p->m->pending[k] == x)
             let_go(p, k);
 }
@@ -377,6 +391,8 @@ static void park_dying(play *p, uint32_t i)
             p->now = larger(p->now, m->copy_end[x]);
         } else if (m->copy_end[x] > p->now) {
             m->pending[m->n_pending++] = x;
+            if (m->copy_end[x] < p->next_end)
+                p->next_end = m->copy_end[x];
             m->pending_bytes += m->t->bytes[x];
         } else {
             emit(p, REMAT_D, x);
@@ -392,6 +408,7 @@ static double play_row(play *p, double most)
     const double enough = most * (1 + 1e-9);
     m->n_pending = 0;
     m->pending_bytes = 0;
+    p->next_end = INFINITY;
     p->left = m->compute;
     memset(m->ready, 0, m->t->n_things * sizeof *m->ready);
     memset(m->copy_end, 0, m->t->n_things * sizeof *m->copy_end);
