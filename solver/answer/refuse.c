@@ -7,6 +7,7 @@
 #include "answer/over_link.h"
 #include "remat/words.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -47,6 +48,7 @@ static remat_status finds(const remat_portfolio *p, const answer_wish *asked,
     if (!status && !found.solver && w.bound < INFINITY && !linked)
         status = find_by_price(&w, moments, &found, error);
     *ret_none = w.bound == INFINITY;
+    w.bound = DBL_MAX; /* any list will do */
     if (!status && !found.solver && !*ret_none && !linked)
         status = answer_improve(p, &w, several || joint ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found,
                                 error);
