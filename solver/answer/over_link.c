@@ -172,6 +172,13 @@ static double slowest_start(const answer_wish *w, const remat_schedule *best)
     return any ? 0 : 1.25 * best->simulation.makespan;
 }
 
+/* Of many nodes that search found none faster in 9 plans of 348 to 920, and took as long again. */
+static bool begins_twice(const answer_wish *w, const remat_schedule *best)
+{
+    return w->effort == REMAT_THOROUGH || !best->solver ||
+           w->problem->profile->n_nodes <= ANSWER_LINKED_NODES;
+}
+
 #define MIX_QUICK_SHARE 0.1 /* of the progress of a thorough one */
 #define MIX_FIRST_SHARE 0.7 /* up to the search from those that offload */
 
@@ -230,7 +237,7 @@ remat_status answer_mix(const remat_portfolio *p, const answer_wish *w, const re
     answer_choice choice = answer_choice_of(w, offloading, n);
     choice.below = slowest_start(w, best);
     choice.brief = w->effort != REMAT_THOROUGH;
-    if (!status && n > 0 && !offloads)
+    if (!status && n > 0 && !offloads && begins_twice(w, best))
         status = answer_choose(&choice, &start, error);
     status = status == REMAT_INFEASIBLE ? REMAT_OK : status;
     own.effort = best->solver ? effort_once_more(w, &start.operations) : own.effort;

@@ -151,7 +151,7 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 static bool is_far(const answer_wish *w, const remat_schedule *best)
 {
     const remat_profile *profile = w->problem->profile;
-    return !profile->joint && profile->n_nodes <= ANSWER_SOME_NODES && best->solver &&
+    return !profile->joint && profile->n_nodes <= ANSWER_LINKED_NODES && best->solver &&
            best->simulation.makespan > 1.05 * w->over_link &&
            !answer_is_long_chain(w, &best->operations);
 }
@@ -368,7 +368,7 @@ static void clear_findings(findings *f)
 static bool may_be_far(const answer_wish *w, const remat_schedule *best)
 {
     return w->over_link > 0 && best->solver && w->effort == REMAT_QUICK &&
-           w->problem->profile->n_nodes <= ANSWER_SOME_NODES &&
+           w->problem->profile->n_nodes <= ANSWER_LINKED_NODES &&
            best->simulation.makespan > FAR_OVER_LINK * w->over_link;
 }
 
