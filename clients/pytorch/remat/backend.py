@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import sys
 import threading
@@ -20,7 +21,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import handover, joint, lengths, opened, operations, partition, pipelines, recurrent as recurrent_layers, sharing, traced, transfers
-from .client import Budget, Cache, bytes_of, parse_budget
+from .client import Budget, Cache, bytes_of, named_link, parse_budget
 from .errors import BudgetError, CaptureError, ServiceError
 from .joint import line_of, version
 from .local import connect
@@ -46,6 +47,7 @@ class Piece:
     backward: Any
     frame: int = 0
     gradients: int = 0
+    number: int = dataclasses.field(default_factory=itertools.count().__next__)
 
     def takes(self, order: Optional[Sequence[sharing.Run]] = None) -> sharing.Takes:
         return sharing.takes(self.profile, order or self.order)._replace(gradients=self.gradients)
@@ -86,6 +88,7 @@ class Backend:
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
         self.traced: Counter[int] = Counter()  # the same: how often
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
+        self.shares: Dict[int, int] = {}  # bytes of the first batch's budget, by frame
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.calls: List[Piece] = []  # of the latest step of what fit made
         self.ran: Counter[int] = Counter()  # graphs so far, by thread
@@ -100,6 +103,10 @@ class Backend:
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == "_enter_inference_mode":
                 raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
+            inner = getattr(module, str(node.args[0]), None) if "checkpoint" in str(node.target) and node.args else None
+            if inner is not None and any(str(n.target).endswith("add_") and n.args[0].op == "placeholder" for n in inner.graph.nodes):
+                raise CaptureError(f"{line_of(node)}: torch.utils.checkpoint runs again what writes a buffer, as BatchNorm in training does, so that a plain "
+                                   "step writes it twice: leave the checkpoint out, whose work the schedule does")
             if node.op == "call_method" and node.target.startswith("to_sparse") and node.meta["example_value"].requires_grad:  # torch 2.6: no word
                 raise CaptureError(f"{line_of(node)}: {node.target} loses the gradient where this torch compiles it")
         traced.adopt()
@@ -185,7 +192,7 @@ class Backend:
         """As order; or a list of another shape of the same code, where that is within the budget."""
         plain = range(len(profile["nodes"]))
         whole = sharing.peak_in_flight(profile, plain, self.in_flight)
-        budget = bytes_of(self.amount(), whole) - self.question["reserved"]
+        budget = bytes_of(self.amount(whole), whole) - self.question["reserved"]
         taken = lists.take(profile, budget)
         if taken is None:
             schedule, order = self.order(profile, whole)
@@ -199,7 +206,7 @@ class Backend:
 
     def order(self, profile: Dict[str, Any], whole: int) -> Tuple[Dict[str, Any], List[sharing.Run]]:
         """The schedule of a joint profile, and its runs. whole: bytes where nothing is computed twice. Raises BudgetError, ServiceError."""
-        amount, key = self.amount(), hashlib.sha256(json.dumps(profile, sort_keys=True).encode()).hexdigest()
+        amount, key = self.amount(whole), hashlib.sha256(json.dumps(profile, sort_keys=True).encode()).hexdigest()
         if self.more and self.least.get(key, 0) > bytes_of(amount, whole):
             amount = self.least[key]  # to find out again that there is nothing below takes long
         try:
@@ -262,7 +269,10 @@ class Backend:
             raise BudgetError(f"the budget is {self.budget} bytes, and the graphs into which the forward breaks take {taken} "
                               "together: remat.fit divides a budget among all of them, here each takes what those before it leave", taken)
 
-    def amount(self) -> Budget:
+    def amount(self, whole: int) -> Budget:
+        if self.more and isinstance(self.budget, str):  # of a larger batch not more than of the first
+            first = self.shares.setdefault(self.frame, bytes_of(self.budget, whole))
+            return first if first < bytes_of(self.budget, whole) else self.budget
         if isinstance(self.budget, int) and not self.divided:
             before = [piece.takes().held for piece in self.frames() if piece.frame < self.frame]
             return max(1, self.budget - sum(before))
@@ -355,7 +365,7 @@ class _Graph:
         kept = joint.Kept(owner.in_flight > 1, bool(stage) and not stage.last and not owner.goes_on, added)
 
         if owner.link is not None:
-            owner.question.setdefault("link", transfers.link_of(owner.link, _device(graph)))
+            owner.question.setdefault("link", transfers.measure(_device(graph)) if owner.link == "measured" else named_link(owner.link))
 
         def profile_of(costs: Dict[str, Any]) -> Dict[str, Any]:
             return joint.profile_of(graph, "joint graph", costs, resident, loss, uncounted, held, kept, owner.link is not None)
@@ -485,7 +495,7 @@ class _Open:
         self.facts, self.joint, self.n_forward = _facts(sys._getframe(1)), module, num_fwd_outputs
         results, given = module.graph.output_node().args[0], module.graph.find_nodes(op="placeholder")
         places, tangents = _begun(self.facts), [n for n in given if n.name.startswith("tangents")]
-        if [_strides(results[place]) for place in places] != [*map(_strides, tangents)]:
+        if [str(results[place].meta["val"].stride()) for place in places] != [str(n.meta["val"].stride()) for n in tangents]:
             raise CaptureError("with sizes left open AOTAutograd has gradients that lie otherwise than the results that they are of")
         if any(n.meta.get("saved_tensor_with_no_vc_check") for n in module.graph.nodes):
             raise CaptureError("how many tensors it saves unchecked is told with sizes only")
@@ -509,10 +519,6 @@ class _Open:
 class _Size(int):
     """That a forward saves, by which its backward is found."""
     backward: Callable[[List[Any]], Any]
-
-
-def _strides(node: torch.fx.Node) -> List[str]:
-    return [str(step) for step in node.meta["val"].stride()]
 
 
 def _settled(module: torch.fx.GraphModule, args: Sequence[Any]) -> torch.fx.GraphModule:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import gc
 import statistics
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -16,10 +15,10 @@ from .client import Budget
 from .errors import BudgetError
 from .fitted import Fitted
 from .fitting import fit_example, options_of
-from .memory import Recorder
-from .model import Example, arguments_of, device_of
+from .model import Example
 from .operations import clock
-from .tensors import amount, tensors_of
+from .steps import peak
+from .tensors import tensors_of
 
 TRIALS = 8  # of budgets, for the peak of another way
 
@@ -62,15 +61,19 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU thread those in which
     it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients, with the inputs added. The model ends
     without a schedule; the gradients of its parameters are set to None. Raises as fit does."""
-    args, kwargs = arguments_of(example_inputs)
-    run = _Step(model, args, kwargs, loss or _sum, device_of(model, (args, kwargs)))
+    run = _Step(Example(model, example_inputs), loss or _sum)
     ways = [_Way("plain")]
     if checkpointed or isinstance(model, torch.nn.Sequential):
         blocks = [m for m in model.modules() if isinstance(m, checkpointed)] if checkpointed else list(model.children())
         if not blocks:
             raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
         ways.append(_Way("checkpoint per block", blocks=blocks))
-    fitted = functools.partial(_fitted, model, example_inputs, loss or _sum, more)
+
+    def fitted(budget: Budget) -> Fitted:
+        try:
+            return fit_example(run.example, budget, run.loss, False, options_of(**more), lambda forward: vars(model).update(forward=forward))
+        finally:
+            vars(model).pop("forward", None)
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
     for way in ways:
         way.peak = run.peak(way)
@@ -81,13 +84,6 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
             way.seconds.append(run.seconds(way))
     model.zero_grad(set_to_none=True)
     return Comparison([way.row(statistics.median(ways[0].seconds)) for way in ways])
-
-
-def _fitted(model: torch.nn.Module, example_inputs: Any, loss: Any, more: Dict[str, Any], budget: Budget) -> Fitted:
-    try:
-        return fit_example(Example(model, example_inputs), budget, loss, False, options_of(**more), lambda forward: vars(model).update(forward=forward))
-    finally:
-        vars(model).pop("forward", None)
 
 
 @dataclasses.dataclass
@@ -119,22 +115,17 @@ class _Way:
 def _at_the_peak_of(other: _Way, run: "_Step", fitted: Callable[[Budget], Any]) -> List[_Way]:
     """The schedule of the least makespan, in a few trials, whose measured peak is not above the other's."""
     found: List[_Way] = []
-    low, budget, high = 0, other.peak, 2 * other.peak  # low: within the other's peak, or infeasible; high: above
+    low, high = 0, 2 * other.peak  # low: within the other's peak, or infeasible; high: above
     for _ in range(TRIALS):
+        budget = (low + high) // 2
         try:
             way = _Way(f"at the peak of {other.name}", forward=fitted(budget))
             way.peak = run.peak(way)
         except BudgetError:
-            low, budget = budget, (budget + high) // 2
+            low = budget
             continue
-        room = other.peak - way.peak
-        if room >= 0:
-            found.append(way)
-        if 0 <= room <= other.peak // 100:
-            break
-        low, high = (budget, high) if room >= 0 else (low, budget)
-        near = budget + room  # where the rest is the same, such as the gradients of parameters
-        budget = near if low < near < high else (low + high) // 2
+        found += [way] * (way.peak <= other.peak)
+        low, high = (budget, high) if way.peak <= other.peak else (low, budget)
     return [min(found, key=lambda way: way.forward.schedule["makespan"])] if found else []
 
 
@@ -143,28 +134,16 @@ def _sum(result: Any) -> torch.Tensor:
 
 
 class _Step:
-    def __init__(self, model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any], loss: Callable[[Any], Any], device: torch.device) -> None:
-        self.model, self.args, self.kwargs, self.loss, self.device = model, args, kwargs, loss, device
-        self.input_bytes = amount(tensors_of((args, kwargs)))
-
-    def run(self) -> None:
-        self.loss(self.model(*self.args, **self.kwargs)).backward()
+    def __init__(self, example: Example, loss: Callable[[Any], Any]) -> None:
+        self.example, self.loss = example, loss
 
     def seconds(self, way: _Way) -> float:
-        with way.on(self.model):
-            begin = clock(self.device)
-            self.run()
-            return clock(self.device) - begin
+        model, (args, kwargs) = self.example.model, self.example.call
+        with way.on(model):
+            begin = clock(self.example.device)
+            self.loss(model(*args, **kwargs)).backward()
+            return clock(self.example.device) - begin
 
     def peak(self, way: _Way) -> int:
-        """Of the way's second step: what is made once is there."""
-        with way.on(self.model):
-            self.run()
-            self.model.zero_grad(set_to_none=True)
-            gc.collect()
-            with Recorder(self.device) as recorder:
-                recorder.mark()
-                self.run()
-                recorder.mark()
-        segment = recorder.segments[0]
-        return segment.peak - segment.start + self.input_bytes
+        with way.on(self.example.model):
+            return peak(self.example.model, self.example, self.loss, True)

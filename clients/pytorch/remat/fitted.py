@@ -7,15 +7,16 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import math
 import threading
 import warnings
 import weakref
 from types import FunctionType
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import torch
 
-from .backend import MOST, Backend, why
+from .backend import MOST, SHAPES, Backend, why
 from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
 from .model import bind, follow_anew, plain_forward, signature
@@ -23,6 +24,7 @@ from .pipelines import Flight
 from .states import moment, transformed
 from .tensors import tensors_of
 
+ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
 _CODE = (FunctionType, property, staticmethod, classmethod)
 _NUMBERS = itertools.count()
 _EVERYBODYS = [hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_") and isinstance(hooks, dict)]
@@ -86,6 +88,9 @@ class Fitted(Forward):
         super().__init__(model)
         self.budget, self._options = budget, options
         self.limit = budget  # of a step, where budget is of each graph
+        self.beside = 0.0  # where it has several graphs: what a step was measured to take, of what they take together by their schedules
+        self._within: Set[Tuple[int, ...]] = set()  # numbers of graphs that are within the limit together
+        self._above = math.inf  # what was taken where that was too much, until a smaller share does
         self.measured_peak: Optional[int] = None
         self._least: Dict[str, int] = {}  # of each graph, as found where it got a share
         self.recurrent = True  # whether Dynamo follows nn.LSTM and its like
@@ -103,7 +108,9 @@ class Fitted(Forward):
         return Fitted(self.model, {**self._options, **more}, f"{share}%")
 
     def of(self, model: torch.nn.Module) -> "Fitted":
-        return Fitted(model, self._options, self.budget, self.whole)
+        made = Fitted(model, self._options, self.budget, self.whole)
+        made.limit, made.beside = self.limit, self.beside
+        return made
 
     def _prepare(self) -> None:
         self._prepared, self._has_recurrent = self._known(), has_recurrent(self.model)
@@ -152,6 +159,27 @@ class Fitted(Forward):
             self.dynamic = False
             self._follow()
 
+    def _is_within(self) -> bool:
+        """Whether the graphs of this forward are within the limit together. Where not, each gets a smaller share from now on. Raises BudgetError."""
+        backend, numbers = self.backend, tuple(piece.number for piece in self.backend.calls)
+        if not numbers or not self.beside or not isinstance(self.limit, int) or numbers in self._within:
+            return True
+        budget, taken = self.limit - self._options["reserved"], int(self.beside * backend.together())
+        if taken <= ALLOWED * budget:
+            self._within.add(numbers)
+            self._above = math.inf
+            return True
+        last = int(self.budget[:-1]) if isinstance(self.budget, str) else 100
+        share = next((s for s in range(last - 1, 0, -1) if self.beside * backend.at(s) <= budget), 0)
+        said = f"the budget is {budget} bytes, and a forward of {type(self.model).__name__} in {len(numbers)} graph{'s' * (len(numbers) > 1)} takes {taken}"
+        least = backend.in_flight <= backend.at_once * len(numbers) and all(p.schedule.get("budget") in backend.least.values() for p in backend.calls)
+        if not share or self._flight or taken >= self._above or least:
+            raise BudgetError(said, taken)
+        warnings.warn(f"remat: {said}: from now on each has {share} % of what it takes at most, in place of {last}", stacklevel=3)
+        self._options, self.budget, self._above = self.at(share)._options, f"{share}%", taken
+        self._prepare()
+        return False
+
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
 
@@ -170,11 +198,17 @@ class Fitted(Forward):
             if self._flight is not None:
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
-                result = self._run(*call.args, **call.kwargs)
+                result = self._run((*call.kwargs,), *call.args, **call.kwargs)  # Dynamo guards no order of keywords
             self.graphs = self.backend.ran[threading.get_ident()] - ran
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
             if self._left:
                 self._was_left()
+            if not self._is_within() and comes_back():
+                del result
+                return self(*call.args, **call.kwargs)
+            if self.dynamic is None and max(self.backend.traced.values(), default=0) >= SHAPES:  # of which Dynamo keeps all
+                follow_anew()
+                self._prepare()
             return result if self._flight is None else self._flight.holds(result)
         except Exception as error:
             cause = getattr(error, "inner_exception", None)
@@ -204,7 +238,7 @@ class Fitted(Forward):
 
 def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
     """With code of its own: Dynamo leaves code as it is once it could not follow it, and the code that it would put around is everybody's."""
-    code = (run := lambda *args, **kwargs: function(*args, **kwargs)).__code__.replace(co_name=f"run_{next(_NUMBERS)}")
+    code = (run := lambda names, *args, **more: function(*args, **{n: more[n] for n in names})).__code__.replace(co_name=f"run_{next(_NUMBERS)}")
     return FunctionType(code, run.__globals__, None, None, run.__closure__)
 
 

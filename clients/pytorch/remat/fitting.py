@@ -19,12 +19,11 @@ from .autocast import under
 from .backend import auto_budget, why
 from .client import Budget, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError
-from .fitted import Fitted, forward_of, has_recurrent, is_bare
+from .fitted import ALLOWED, Fitted, forward_of, has_recurrent, is_bare
 from .model import Example, Modules, follow_anew, plain_forward
 from .steps import Loss
 from .tensors import amount, tensors_of
 
-ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
 SPARE = 500  # one part in which of a budget is for what no operation makes: tensors of a few bytes that Python holds
 SPANS = (1, 8, 64)  # in which steps of recurrent layers run, as far as a budget needs it
 _LOCK = threading.RLock()
@@ -234,6 +233,7 @@ class _Fit:
         """A forward in several graphs, or none, with one budget. Raises BudgetError."""
         measured = _peak(fitted, self.example, self.loss, self.options, warm=not self.check)
         if measured <= budget or not all(piece.schedule for piece in fitted.pieces):
+            fitted.beside = measured / fitted.backend.together() if measured <= budget and fitted.backend.calls else 0.0
             return fitted
         if not fitted.pieces:
             if measured <= ALLOWED * budget:
@@ -241,16 +241,19 @@ class _Fit:
             raise BudgetError(f"the budget is {budget} bytes; torch.compile left {type(self.example.model).__name__} as it "
                               f"is, and a step takes {measured}", measured)
         made: Dict[int, Fitted] = {}
+        peaks: Dict[int, int] = {}
 
         def measure(share: int) -> int:
             made[share] = fitted.at(share)
             self.install(made[share])
             steps.check(self.example, made[share], self.loss)
-            return _peak(made[share], self.example, self.loss, self.options, warm=False)
+            peaks[share] = _peak(made[share], self.example, self.loss, self.options, warm=False)
+            return peaks[share]
 
         backend = fitted.backend
         steps.step(fitted, self.example, self.example.call, self.loss, 0)  # its calls
-        best = made[sharing.divide(budget, measured - backend.together(), backend.at, measure)]
+        share = sharing.divide(budget, measured - backend.together(), backend.at, measure)
+        best = made[share]
         self.install(best)
-        best.limit = fitted.limit
+        best.limit, best.beside = fitted.limit, peaks[share] / best.backend.together()
         return best

@@ -81,7 +81,8 @@ def backward_of(parts: Sequence[Part], shapes: Sequence[Optional[Tuple[Any, ...]
 def connect(parts: Sequence[Part], args: List[Any]) -> List[Any]:
     """The inputs of a compiled piece, with our nodes before those that get a gradient."""
     args = list(args)
-    sources = anchors([a for a in args if isinstance(a, torch.Tensor)])
+    wanted = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]  # by what follows once knows where they come from, without holding them
+    sources = [t if t.is_leaf else t.unsqueeze(0).narrow(0, 0, 0).clone() for t in wanted]
     for k in reversed(range(len(parts))):
         places = [p for p in parts[k][1] if args[p].requires_grad]
         if places:
@@ -93,11 +94,6 @@ def connect(parts: Sequence[Part], args: List[Any]) -> List[Any]:
 # ---- what is not to be differentiated ----
 
 _TWICE = b"remat: a backward through a backward (create_graph=True), and a schedule is of one: remat.remove takes it off"
-
-
-def anchors(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """By which `once` knows where tensors come from, without holding those that are no leaves."""
-    return [t if t.is_leaf else t.unsqueeze(0).narrow(0, 0, 0).clone() for t in tensors if t.requires_grad]
 
 
 def once(gradients: Sequence[Optional[torch.Tensor]], sources: Sequence[torch.Tensor]) -> Tuple[Optional[torch.Tensor], ...]:

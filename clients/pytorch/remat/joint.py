@@ -180,19 +180,10 @@ def is_view_of(node: fx.Node) -> bool:
 
 
 def is_random(node: fx.Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    if torch.Tag.nondeterministic_seeded in tags:
-        return not _without_dropout(node)
-    return getattr(node.target, "_remat_random", False)
-
-
-def _without_dropout(node: fx.Node) -> bool:
-    """Attention draws no numbers where its dropout is 0."""
-    names = [a.name for a in node.target._schema.arguments]
-    if "dropout_p" not in names:
-        return False
-    given = dict(zip(names, node.args), **node.kwargs)
-    return given.get("dropout_p", 0.0) == 0.0
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return getattr(node.target, "_remat_random", False)
+    names = [a.name for a in node.target._schema.arguments]  # attention draws no numbers where its dropout is 0
+    return "dropout_p" not in names or dict(zip(names, node.args), **node.kwargs).get("dropout_p", 0.0) != 0.0
 
 
 def _is_ordered(node: fx.Node) -> bool:

@@ -47,7 +47,8 @@ def _layers(graph: fx.Graph, spans: int, library: bool, name: str, values: fx.No
     directions, each = 1 + both, len(weights) // layers
     ends: List[List[fx.Node]] = [[] for _ in states]
     steps = values.meta["example_value"].shape[1 if batch_first else 0]
-    cuts = _cuts(steps, 1 if both or not isinstance(steps, int) else spans)
+    count = 1 if both or not isinstance(steps, int) else min(spans, steps)
+    cuts = [(steps * i // count, steps * (i + 1) // count) for i in range(count)] if count > 1 else [(0, steps)]
     values = call(torch.transpose, values, 0, 1) if batch_first else values
     for k in range(layers):
         if k and dropout and training:
@@ -66,13 +67,6 @@ def _layers(graph: fx.Graph, spans: int, library: bool, name: str, values: fx.No
             end_of.append(state)
     values = call(torch.transpose, values, 0, 1) if batch_first else values
     return [values, *(call(torch.cat, end, 0) for end in ends)]
-
-
-def _cuts(steps: Any, spans: int) -> List[Tuple[int, int]]:
-    if spans == 1:
-        return [(0, steps)]
-    count = min(spans, steps)
-    return [(steps * i // count, steps * (i + 1) // count) for i in range(count)]
 
 
 def _is_of_library(node: fx.Node) -> bool:

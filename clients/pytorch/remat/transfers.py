@@ -7,12 +7,11 @@ torch's allocator."""
 from __future__ import annotations
 
 import statistics
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Sequence, Tuple, Union
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .client import named_link
 from .joint import span
 from .operations import clock
 
@@ -20,11 +19,6 @@ Link = Union[None, str, Dict[str, Any]]
 _TRIED = (1 << 16, 1 << 26)  # bytes, of which copies are timed
 _events: Dict[int, Any] = {}  # of copies, by the address to which they go
 _streams: Dict[Tuple[torch.device, bool], Any] = {}  # by device, and whether they go to the host
-
-
-def link_of(link: Link, device: torch.device) -> Optional[Dict[str, Any]]:
-    """As the service takes it: of "measured" what is measured here."""
-    return measure(device) if link == "measured" else link and named_link(link)
 
 
 def measure(device: torch.device) -> Dict[str, Any]:

@@ -5,6 +5,7 @@ import copy
 import io
 import os
 import random
+import sys
 import warnings
 
 import lists
@@ -562,3 +563,66 @@ def test_a_forward_that_dynamo_leaves_halfway_runs_once(example, server):
     remat.fit(model, inputs if example == "packed" else inputs[:1], "90%")
     for seed in range(3):
         assert_same(step(model, inputs, seed), step(plain, inputs, seed), f"step {seed}")
+
+
+class Keywords(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    def forward(self, x, **more):
+        x = self.inner(x)
+        for value in more.values():
+            x = 2 * x + value
+        return x
+
+
+@pytest.mark.core
+def test_the_order_of_keywords_is_theirs(server):
+    """Which Dynamo does not guard."""
+    model, x = Keywords(), torch.randn(8, 16)
+    plain, one, other = copy.deepcopy(model), torch.randn(16), torch.randn(16)
+    remat.fit(model, x, "100%", server=server)
+    for more in ({"one": one, "other": other}, {"other": other, "one": one}, {"one": other, "other": one}, {"other": one}):
+        assert_same(*(torch.autograd.grad(each(x, **more).square().sum(), list(each.parameters())) for each in (model, plain)))
+    assert len(model.forward.pieces) == 4
+
+
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last, self.again = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Tanh()), nn.Linear(16, 16), False
+
+    def forward(self, x):
+        return self.last(torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False) if self.again else self.inner(x))
+
+
+@pytest.mark.core
+def test_statistics_that_a_checkpoint_writes_twice_are_refused(server):
+    model, x = Checkpointed(), torch.randn(8, 16)
+    remat.fit(model, x, "100%", server=server)
+    model.again = True
+    with pytest.raises(remat.CaptureError, match="test_silent.*a plain step writes it twice: leave the checkpoint out"):
+        model(x)
+    plain = copy.deepcopy(remat.remove(model))
+    with pytest.raises(remat.CaptureError, match="writes it twice"):
+        remat.fit(model, x, "100%", server=server)
+    model.eval()  # as they are
+    plain.eval()
+    remat.fit(model, x, "100%", server=server)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+@pytest.mark.core
+def test_numbers_of_python_that_change_in_each_step_are_not_kept_for_good(server, monkeypatch):
+    model, x = Keywords(), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    for module in ("backend", "fitted"):
+        monkeypatch.setattr(sys.modules[f"remat.{module}"], "SHAPES", 4)
+    remat.fit(model, (x,), "100%", server=server)
+    most = []
+    for k in range(10):
+        found = [each(x, scale=0.9**k) for each in (model, plain)]
+        assert torch.equal(*found)
+        most.append(len(model.forward.pieces))
+    assert max(most) <= 4 and min(most) == 0

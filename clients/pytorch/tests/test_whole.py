@@ -55,6 +55,52 @@ def test_graphs_share_the_budget(server):
         assert isinstance(caught.value.inner_exception, remat.BudgetError)
 
 
+class Chatty(nn.Module):
+    """As many graphs as it is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.norm = nn.ModuleList(Mlp() for _ in range(6)), nn.BatchNorm1d(32)
+        self.every = 3
+
+    def forward(self, x):
+        for k, layer in enumerate(self.layers):
+            x = layer(x)
+            if self.every and k % self.every == self.every - 1:
+                torch._dynamo.graph_break()
+        return self.norm(x)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("budget, training", [("62%", False), ("102%", True), ("102%", False)])
+def test_other_graphs_and_batches_stay_within_the_budget(budget, training, server):
+    torch.manual_seed(0)
+    model, x = Chatty(), torch.randn(256, 32)
+    plain = copy.deepcopy(model)
+    measured = {}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        remat.fit(model, x, budget, server=server)
+        limit, fitted = model.forward.limit, model.forward
+        for each in (model, plain):
+            each.train(training)
+        del said[:]
+        for rows, every in ((256, 3), (400, 3), (256, 1), (400, 0), (64, 2), (256, 3)):
+            example, model.every, plain.every = Example(model, torch.randn(rows, 32)), every, every
+            steps.step(fitted, example, example.call, None, 0)  # it may run above the budget once, and says so
+            measured[rows, every] = steps.peak(fitted, example, None, True, warm=False)
+            assert_same(step(model, example.call.args, 0), step(plain, example.call.args, 0))
+        assert max(measured.values()) <= 1.02 * limit, (measured, limit)
+        share = fitted.budget
+        assert any("from now on each has" in str(w.message) for w in said) == (budget == "102%") and share.endswith("%")
+        with pytest.raises(remat.BudgetError, match=r"a forward of Chatty in \d graphs? takes|no schedule") as caught:
+            model(torch.randn(4000, 32))
+        assert caught.value.minimum_budget > limit
+        assert fitted.budget == share or int(fitted.budget[:-1]) < int(share[:-1])
+        model.load_state_dict(plain.state_dict())  # of which that forward has written buffers
+        assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
 class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
