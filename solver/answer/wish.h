@@ -6,7 +6,7 @@
 #include "remat/table.h"
 
 enum {
-    ANSWER_LINKED_NODES = 300, /* of more a second search over the link found little */
+    ANSWER_LINKED_NODES = 250, /* of more a second search over the link found little */
     ANSWER_NAMED_NODES = 24,   /* up to so many a second more at most was seen */
     ANSWER_SOME_NODES = 400    /* a quick search of so many takes a second or two */
 };
