@@ -159,26 +159,26 @@ class Fitted(Forward):
             self.dynamic = False
             self._follow()
 
-    def _is_within(self) -> bool:
-        """Whether the graphs of this forward are within the limit together. Where not, each gets a smaller share from now on. Raises BudgetError."""
+    def _look_at_graphs(self) -> None:
+        """Where those of this forward are not within the limit together, each gets a smaller share from the next one on: this one has done what it does
+        beside its results, which cannot be made undone. Raises BudgetError."""
         backend, numbers = self.backend, tuple(piece.number for piece in self.backend.calls)
         if not numbers or not self.beside or not isinstance(self.limit, int) or numbers in self._within:
-            return True
+            return
         budget, taken = self.limit - self._options["reserved"], int(self.beside * backend.together())
         if taken <= ALLOWED * budget:
             self._within.add(numbers)
             self._above = math.inf
-            return True
+            return
         last = int(self.budget[:-1]) if isinstance(self.budget, str) else 100
         share = next((s for s in range(last - 1, 0, -1) if self.beside * backend.at(s) <= budget), 0)
         said = f"the budget is {budget} bytes, and a forward of {type(self.model).__name__} in {len(numbers)} graph{'s' * (len(numbers) > 1)} takes {taken}"
         least = backend.in_flight <= backend.at_once * len(numbers) and all(p.schedule.get("budget") in backend.least.values() for p in backend.calls)
         if not share or self._flight or taken >= self._above or least:
             raise BudgetError(said, taken)
-        warnings.warn(f"remat: {said}: from now on each has {share} % of what it takes at most, in place of {last}", stacklevel=3)
+        warnings.warn(f"remat: {said}: from the next one on each has {share} % of what it takes at most, in place of {last}", stacklevel=3)
         self._options, self.budget, self._above = self.at(share)._options, f"{share}%", taken
         self._prepare()
-        return False
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
@@ -203,9 +203,7 @@ class Fitted(Forward):
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
             if self._left:
                 self._was_left()
-            if not self._is_within() and comes_back():
-                del result
-                return self(*call.args, **call.kwargs)
+            self._look_at_graphs()
             if self.dynamic is None and max(self.backend.traced.values(), default=0) >= SHAPES:  # of which Dynamo keeps all
                 follow_anew()
                 self._prepare()

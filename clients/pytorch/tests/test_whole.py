@@ -92,7 +92,7 @@ def test_other_graphs_and_batches_stay_within_the_budget(budget, training, serve
             assert_same(step(model, example.call.args, 0), step(plain, example.call.args, 0))
         assert max(measured.values()) <= 1.02 * limit, (measured, limit)
         share = fitted.budget
-        assert any("from now on each has" in str(w.message) for w in said) == (budget == "102%") and share.endswith("%")
+        assert any("from the next one on each has" in str(w.message) for w in said) == (budget == "102%") and share.endswith("%")
         with pytest.raises(remat.BudgetError, match=r"a forward of Chatty in \d graphs? takes|no schedule") as caught:
             model(torch.randn(4000, 32))
         assert caught.value.minimum_budget > limit
