@@ -25,6 +25,7 @@ from .states import moment, transformed
 from .tensors import tensors_of
 
 ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
+PLACES = 32  # of which a forward is given some times as many
 _CODE = (FunctionType, property, staticmethod, classmethod)
 _NUMBERS = itertools.count()
 _EVERYBODYS = [hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_") and isinstance(hooks, dict)]
@@ -189,7 +190,10 @@ class Fitted(Forward):
         known = self._known()
         if self._run is None or known != self._prepared:
             self._prepare()
-        call = bind(self.model, args, kwargs)
+        try:
+            call = bind(self.model, args, kwargs)
+        except TypeError:
+            return plain_forward(self.model)(*args, **kwargs)  # raises it
         self.backend.calls.clear()
         ran = self.backend.ran[threading.get_ident()]
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
@@ -198,7 +202,8 @@ class Fitted(Forward):
             if self._flight is not None:
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
-                result = self._run((*call.kwargs,), *call.args, **call.kwargs)  # Dynamo guards no order of keywords
+                given = *call.args, *call.kwargs.values()  # Dynamo guards no order of keywords, and to say why a guard failed looks for those of earlier calls
+                result = self._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % PLACES))
             self.graphs = self.backend.ran[threading.get_ident()] - ran
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
             if self._left:
@@ -236,8 +241,8 @@ class Fitted(Forward):
 
 def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
     """With code of its own: Dynamo leaves code as it is once it could not follow it, and the code that it would put around is everybody's."""
-    code = (run := lambda names, *args, **more: function(*args, **{n: more[n] for n in names})).__code__.replace(co_name=f"run_{next(_NUMBERS)}")
-    return FunctionType(code, run.__globals__, None, None, run.__closure__)
+    run = lambda names, n, *values: function(*values[:n], **dict(zip(names, values[n:])))  # noqa: E731
+    return FunctionType(run.__code__.replace(co_name=f"run_{next(_NUMBERS)}"), run.__globals__, None, None, run.__closure__)
 
 
 def _duplicates(known: Callable[..., Any], obj_source: Any, dupe_source: Any) -> Any:

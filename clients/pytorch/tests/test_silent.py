@@ -586,6 +586,13 @@ def test_the_order_of_keywords_is_theirs(server):
     for more in ({"one": one, "other": other}, {"other": other, "one": one}, {"one": other, "other": one}, {"other": one}):
         assert_same(*(torch.autograd.grad(each(x, **more).square().sum(), list(each.parameters())) for each in (model, plain)))
     assert len(model.forward.pieces) == 4
+    draw = random.Random(3)
+    for _ in range(25):  # others than before, some of them twice the same tensor
+        more = {name: draw.choice((one, other)) for name in draw.sample(("one", "other", "third", "fourth"), draw.randrange(5))}
+        assert torch.equal(*(each(x, **more) for each in (model, plain))), more
+    for each in (model, plain):
+        with pytest.raises(TypeError, match=r"Keywords.forward\(\) missing 1 required positional argument: 'x'"):
+            each(one=one)
 
 
 class Checkpointed(nn.Module):
