@@ -20,9 +20,14 @@ enum {
     WEIGHT = 64,               /* of a block that never had to eject */
     FADES = 4096,              /* steps until weights halve */
     STEPS_OF_RUN = 128,        /* for each block */
+    STEPS_OF_MANY = 3, /* for each block, after which MOST_WAITING of them say that it finds none */
     WORK_OF_STEP = 25,
     WORK_OF_NEIGHBOUR = 3
 };
+
+/* Of lists of 800 to 2,800 blocks, 22 that it placed had fewer than half left over by then, and of
+ * 223 that it did not place a handful had; one was placed with four fifths left over. */
+#define MOST_WAITING 0.6
 
 /* Another block that shares a section, and the largest sizes of both in such sections. */
 typedef struct neighbour {
@@ -215,11 +220,16 @@ static void fade(ejection *e)
 
 static remat_status run(ejection *e, const remat_host *host, uint64_t *work)
 {
-    const uint64_t steps = STEPS_OF_RUN * (uint64_t)e->k->n_blocks;
+    const uint32_t n = e->k->n_blocks;
+    const uint64_t steps = STEPS_OF_RUN * (uint64_t)n;
+    uint32_t least = n;
     begin_run(e);
     for (uint64_t i = 1; i <= steps && e->n_waiting > 0 && *work > 0; i++) {
         const uint64_t done = step(e);
         *work -= done < *work ? done : *work;
+        least = e->n_waiting < least ? e->n_waiting : least;
+        if (n > PACK_MANY && i == STEPS_OF_MANY * (uint64_t)n && least > MOST_WAITING * n)
+            *work = 0;
         if (i % FADES > 0)
             continue;
         fade(e);

@@ -94,6 +94,15 @@ static remat_status fit(attempt *a, uint64_t capacity, uint64_t work, bool *ret_
     return status;
 }
 
+static remat_status eject(attempt *a, const model_goal *goal, bool *ret_found)
+{
+    const remat_status status = pack_eject(&a->k, goal->alignment, goal->capacity, a->host,
+                                           goal->work, a->offsets, ret_found);
+    if (!status && *ret_found)
+        keep_better(a, end_of(&a->k, a->offsets));
+    return status;
+}
+
 /* Within the capacity asked for, by each of the two searches, of which neither finds all that the
  * other does. */
 static remat_status fit_either_way(attempt *a, const model_goal *goal, bool *ret_found)
@@ -101,11 +110,7 @@ static remat_status fit_either_way(attempt *a, const model_goal *goal, bool *ret
     remat_status status = fit(a, goal->capacity, goal->work, ret_found);
     if (status || *ret_found || a->work > 0)
         return status; /* one that ended before its time knows that there is none */
-    status = pack_eject(&a->k, goal->alignment, goal->capacity, a->host, goal->work, a->offsets,
-                        ret_found);
-    if (!status && *ret_found)
-        keep_better(a, end_of(&a->k, a->offsets));
-    return status;
+    return eject(a, goal, ret_found);
 }
 
 /* As small an arena as the work allows, but none below enough is looked for: first the peak, then
@@ -135,10 +140,12 @@ static remat_status pack(attempt *a, const model_goal *goal)
     remat_status status = a->arena > enough ? dive(a, enough, goal) : REMAT_OK;
     if (status || a->arena <= enough || goal->work == 0 || !is_searched(&a->k))
         return status;
+    /* a smaller arena that is still too large is of use only where no other list will do */
+    const bool briefly = a->k.n_blocks > PACK_MANY && goal->work < REMAT_LAYOUT_WORK;
     a->work = goal->work;
     if (goal->capacity >= least)
-        status = fit_either_way(a, goal, &found);
-    if (status || found || goal->decide)
+        status = briefly ? eject(a, goal, &found) : fit_either_way(a, goal, &found);
+    if (status || found || goal->decide || briefly)
         return status;
     a->work = goal->work;
     return shrink(a, enough);

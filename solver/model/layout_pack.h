@@ -10,6 +10,8 @@
 #include "model/layout.h"
 #include "remat/solver.h"
 
+enum { PACK_MANY = 800 }; /* blocks, of which one of the two searches finds little */
+
 /* What a block takes from one section to another, both included. */
 typedef struct pack_span {
     uint64_t size; /* rounded up */
