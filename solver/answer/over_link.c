@@ -258,3 +258,15 @@ remat_status answer_mix_patiently(const remat_portfolio *p, const answer_wish *w
     const bool tiny = w->problem->profile->n_nodes <= TINY;
     return tiny && best->solver ? answer_mix(p, &own, NULL, best, error) : REMAT_OK;
 }
+
+remat_status answer_mix_briefly(const remat_portfolio *p, const answer_wish *asked,
+                                remat_schedule *best, remat_error *error)
+{
+    const remat_host host = remat_host_quiet(asked->host);
+    const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
+    answer_wish w = *asked;
+    w.host = &host;
+    w.bound = w.over_link = 0;
+    w.effort = named ? REMAT_QUICK : REMAT_BRIEF;
+    return answer_mix(p, &w, NULL, best, error);
+}

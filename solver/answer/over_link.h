@@ -15,6 +15,10 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
 remat_status answer_mix(const remat_portfolio *portfolio, const answer_wish *wish,
                         const remat_schedule *from, remat_schedule *best, remat_error *error);
 
+/* The same shortly, at the wish's budget alone: that a refusal says will do is found so. */
+remat_status answer_mix_briefly(const remat_portfolio *portfolio, const answer_wish *wish,
+                                remat_schedule *best, remat_error *error);
+
 /* From the best list alone; again: it was searched over the link before. */
 remat_status answer_mix_on(const answer_wish *wish, bool again, remat_schedule *best,
                            remat_error *error);

@@ -27,33 +27,29 @@ static remat_status find_by_price(answer_wish *w, bound_moments *moments, remat_
     return status;
 }
 
-/* Whether the first of what auto does finds a list there; *ret_none: it is proven that none is. */
-static remat_status finds(const remat_portfolio *p, const answer_wish *asked,
-                          bound_moments *moments, uint64_t budget, bool *ret_found, bool *ret_none,
-                          remat_error *error)
+/* What the first of what auto does finds there; *ret_none: it is proven that none is. */
+static remat_status look_at(const remat_portfolio *p, const answer_wish *asked,
+                            bound_moments *moments, uint64_t budget, remat_schedule *found,
+                            bool *ret_none, remat_error *error)
 {
-    remat_schedule found = {0};
     const remat_host host = remat_host_quiet(asked->host);
-    const bool linked = answer_link_moves(asked->problem->link);
-    const bool named = asked->problem->profile->n_nodes <= ANSWER_NAMED_NODES;
     const bool joint = asked->problem->profile->joint;  /* whose search takes thrice the time */
     const bool several = asked->problem->in_flight > 1; /* which are not searched exactly */
     answer_wish w = *asked;
     w.host = &host;
     w.budget = budget;
     w.bound = w.over_link = 0;
-    w.effort = !linked ? w.effort : named ? REMAT_QUICK : REMAT_BRIEF;
-    remat_status status =
-        linked ? answer_mix(p, &w, NULL, &found, error) : answer_find_exactly(p, &w, &found, error);
-    if (!status && !found.solver && w.bound < INFINITY && !linked)
-        status = find_by_price(&w, moments, &found, error);
+    *ret_none = false;
+    if (answer_link_moves(asked->problem->link))
+        return answer_mix_briefly(p, &w, found, error);
+    remat_status status = answer_find_exactly(p, &w, found, error);
+    if (!status && !found->solver && w.bound < INFINITY)
+        status = find_by_price(&w, moments, found, error);
     *ret_none = w.bound == INFINITY;
     w.bound = DBL_MAX; /* any list will do */
-    if (!status && !found.solver && !*ret_none && !linked)
-        status = answer_improve(p, &w, several || joint ? REMAT_BRIEF : REMAT_QUICK, 0, 1, &found,
-                                error);
-    *ret_found = found.solver != NULL;
-    remat_schedule_clear(&found);
+    if (!status && !found->solver && !*ret_none)
+        status =
+            answer_improve(p, &w, several || joint ? REMAT_BRIEF : REMAT_QUICK, 0, 1, found, error);
     return status;
 }
 
@@ -81,10 +77,12 @@ static remat_status halve_down(const remat_portfolio *p, const answer_wish *w,
     for (int k = halvings_of(w->problem->profile);
          k > 0 && !status && (high - low) > 1 + high / CLOSE; k--) {
         const uint64_t middle = low + (high - low) / 2;
-        bool found = false, none = false;
-        status = finds(p, w, moments, middle, &found, &none, error);
-        *(found ? &high : &low) = middle;
+        remat_schedule found = {0};
+        bool none;
+        status = look_at(p, w, moments, middle, &found, &none, error);
+        *(found.solver ? &high : &low) = middle;
         *floor = none ? middle + 1 : *floor;
+        remat_schedule_clear(&found);
     }
     *enough = high;
     return status;

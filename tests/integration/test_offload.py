@@ -1,5 +1,7 @@
 """Offloading over HTTP: links, presets, tables that belong to a link."""
 
+import os
+
 import pytest
 
 from conftest import SLOW, profile
@@ -79,6 +81,16 @@ def test_a_refusal_over_a_link_names_what_is_served(rematd, solver, layout):
     assert least < summary["store_all"]["peak"] // 3
     without = ask(rematd, summary["profile_id"], 1, layout=layout, wait=60).json["minimum_budget"]
     assert solver != "auto" or least <= without
+
+
+@pytest.mark.skipif(not os.environ.get("REMAT_LONG"), reason="half a minute")
+def test_what_a_refusal_over_a_link_names_is_served_of_hundreds_of_nodes(rematd):
+    """Where a whole search from another list ends above it."""
+    plan = rematd.post("/v1/plans", {"model": "resnet101", "batch": 8, "device": "a100-80gb", "sweep": False, "solver": "store-all", "wait": 60})
+    more = {"link": {"preset": "pcie3-x16"}, "wait": 60}
+    least = ask(rematd, plan.json["profile_id"], 1000, **more).json["minimum_budget"]
+    answer = ask(rematd, plan.json["profile_id"], least, **more)
+    assert answer.status == 200 and replay(rematd, answer.json)["valid"]
 
 
 def test_links_are_part_of_the_question(rematd):

@@ -117,7 +117,7 @@ def test_what_is_refused_says_so(server):
     with pytest.raises(remat.CaptureError, match="Sequential: too many positional arguments"):
         remat.fit(model, (torch.randn(8, 32), 3), "90%", server=server)
     remat.fit(model, torch.randn(64, 32), "90%", server=server)
-    with pytest.raises(TypeError, match="too many positional arguments"):  # as a plain call
+    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given"):  # as a plain call
         model(torch.randn(64, 32), 3)
 
 
