@@ -25,7 +25,7 @@ from .states import moment, transformed
 from .tensors import tensors_of
 
 ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
-PLACES = 32  # of which a forward is given some times as many
+_PLACES = 32  # of which a forward is given some times as many
 _CODE = (FunctionType, property, staticmethod, classmethod)
 _NUMBERS = itertools.count()
 _EVERYBODYS = [hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_") and isinstance(hooks, dict)]
@@ -161,8 +161,7 @@ class Fitted(Forward):
             self._follow()
 
     def _look_at_graphs(self) -> None:
-        """Where those of this forward are not within the limit together, each gets a smaller share from the next one on: this one has done what it does
-        beside its results, which cannot be made undone. Raises BudgetError."""
+        """Where those of this forward are above the limit together, each has a smaller share from the next one on: this one has run. Raises BudgetError."""
         backend, numbers = self.backend, tuple(piece.number for piece in self.backend.calls)
         if not numbers or not self.beside or not isinstance(self.limit, int) or numbers in self._within:
             return
@@ -203,7 +202,7 @@ class Fitted(Forward):
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
                 given = *call.args, *call.kwargs.values()  # Dynamo guards no order of keywords, and to say why a guard failed looks for those of earlier calls
-                result = self._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % PLACES))
+                result = self._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
             self.graphs = self.backend.ran[threading.get_ident()] - ran
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
             if self._left:

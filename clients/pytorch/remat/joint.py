@@ -19,8 +19,7 @@ from .errors import CaptureError
 
 END, LOSS = "the forward ends", "the loss"  # ids of our own nodes; none of FX's names has a space
 NEVER = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "c10d", "dtensor", "fsdp")  # namespaces
-_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")  # whose
-# schemas do not say so
+_VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk")  # whose schemas do not say so
 Value = Tuple[fx.Node, int]  # operation or placeholder, result
 
 

@@ -126,8 +126,10 @@ def device_of(model: torch.nn.Module, example: Any) -> torch.device:
 
 
 def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) -> Call:
-    """Raises TypeError where forward does not take them, as a call does."""
-    bound = signature(type(model).forward).bind(model, *args, **kwargs)
+    """Raises TypeError where forward does not take them, as a call does. What is wrapped around one gets them as they are: it may look at keywords."""
+    if hasattr(forward := type(model).forward, "__wrapped__") or hasattr(forward, "__signature__"):
+        return Call(tuple(args), dict(kwargs))
+    bound = signature(forward).bind(model, *args, **kwargs)
     bound.apply_defaults()
     return Call(bound.args[1:], bound.kwargs)
 

@@ -2,6 +2,7 @@
 and to buffers, or refused."""
 
 import copy
+import functools
 import io
 import os
 import random
@@ -593,6 +594,34 @@ def test_the_order_of_keywords_is_theirs(server):
     for each in (model, plain):
         with pytest.raises(TypeError, match=r"Keywords.forward\(\) missing 1 required positional argument: 'x'"):
             each(one=one)
+
+
+def doubles_a_keyword(forward):
+    @functools.wraps(forward)
+    def wrapped(self, *args, **kwargs):
+        kwargs.setdefault("cache", False)
+        if kwargs.get("other") is not None:
+            kwargs["other"] = 2 * kwargs["other"]
+        return forward(self, *args, **kwargs)
+    return wrapped
+
+
+class Decorated(Keywords):
+    @doubles_a_keyword
+    def forward(self, x, one=None, cache=None, other=None):
+        x = self.inner(x)
+        return x if other is None else x + other
+
+
+@pytest.mark.core
+def test_what_is_wrapped_around_a_forward_sees_its_keywords(server):
+    model, x = Decorated(), torch.randn(8, 16)
+    plain, other = copy.deepcopy(model), torch.randn(16)
+    remat.fit(model, {"x": x, "other": other}, "100%", server=server)
+    for args, more in (((x,), {"other": other}), ((), {"x": x, "other": other}), ((x, None), {}), ((x, other), {"other": other}), ((x,), {})):
+        assert torch.equal(*(each(*args, **more) for each in (model, plain))), more
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        model(other=other)
 
 
 class Checkpointed(nn.Module):
