@@ -55,9 +55,9 @@ def main(ranks="4", kind="Schedule1F1B", m="6", budget="85%", rank=None, folder=
     with tempfile.TemporaryDirectory() as folder:
         each = [subprocess.Popen([sys.executable, __file__, ranks, kind, m, budget, str(i), folder],
                                  env={"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **os.environ}) for i in range(int(ranks))]
-        failed = [process.wait() for process in each]
-        print(end="".join((pathlib.Path(folder) / str(i)).read_text() for i, code in enumerate(failed) if code == 0))
-        sys.exit(any(failed))
+        codes = [process.wait() for process in each]
+        print(end="".join((pathlib.Path(folder) / str(i)).read_text() for i, code in enumerate(codes) if code == 0))
+        sys.exit(any(codes))
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class Fitted(Forward):
         super().__init__(model)
         self.budget, self._options = budget, options
         self.limit = budget  # of a step, where budget is of each graph
-        self.beside = 0.0  # where it has several graphs: what a step was measured to take, of what they take together by their schedules
+        self.ratio = 0.0  # where it has several graphs: what a step was measured to take, of what they take together by their schedules
         self._within: Set[Tuple[int, ...]] = set()  # numbers of graphs that are within the limit together
         self._above = math.inf  # what was taken where that was too much, until a smaller share does
         self.measured_peak: Optional[int] = None
@@ -110,7 +110,7 @@ class Fitted(Forward):
 
     def of(self, model: torch.nn.Module) -> "Fitted":
         made = Fitted(model, self._options, self.budget, self.whole)
-        made.limit, made.beside = self.limit, self.beside
+        made.limit, made.ratio = self.limit, self.ratio
         return made
 
     def _prepare(self) -> None:
@@ -163,15 +163,15 @@ class Fitted(Forward):
     def _look_at_graphs(self) -> None:
         """Where those of this forward are above the limit together, each has a smaller share from the next one on: this one has run. Raises BudgetError."""
         backend, numbers = self.backend, tuple(piece.number for piece in self.backend.calls)
-        if not numbers or not self.beside or not isinstance(self.limit, int) or numbers in self._within:
+        if not numbers or not self.ratio or not isinstance(self.limit, int) or numbers in self._within:
             return
-        budget, taken = self.limit - self._options["reserved"], int(self.beside * backend.together())
+        budget, taken = self.limit - self._options["reserved"], int(self.ratio * backend.together())
         if taken <= ALLOWED * budget:
             self._within.add(numbers)
             self._above = math.inf
             return
         last = int(self.budget[:-1]) if isinstance(self.budget, str) else 100
-        share = next((s for s in range(last - 1, 0, -1) if self.beside * backend.at(s) <= budget), 0)
+        share = next((s for s in range(last - 1, 0, -1) if self.ratio * backend.at(s) <= budget), 0)
         said = f"the budget is {budget} bytes, and a forward of {type(self.model).__name__} in {len(numbers)} graph{'s' * (len(numbers) > 1)} takes {taken}"
         least = backend.in_flight <= backend.at_once * len(numbers) and all(p.schedule.get("budget") in backend.least.values() for p in backend.calls)
         if not share or self._flight or taken >= self._above or least:

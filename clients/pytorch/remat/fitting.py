@@ -233,7 +233,7 @@ class _Fit:
         """A forward in several graphs, or none, with one budget. Raises BudgetError."""
         measured = _peak(fitted, self.example, self.loss, self.options, warm=not self.check)
         if measured <= budget or not all(piece.schedule for piece in fitted.pieces):
-            fitted.beside = measured / fitted.backend.together() if measured <= budget and fitted.backend.calls else 0.0
+            fitted.ratio = measured / fitted.backend.together() if measured <= budget and fitted.backend.calls else 0.0
             return fitted
         if not fitted.pieces:
             if measured <= ALLOWED * budget:
@@ -241,19 +241,18 @@ class _Fit:
             raise BudgetError(f"the budget is {budget} bytes; torch.compile left {type(self.example.model).__name__} as it "
                               f"is, and a step takes {measured}", measured)
         made: Dict[int, Fitted] = {}
-        peaks: Dict[int, int] = {}
 
         def measure(share: int) -> int:
             made[share] = fitted.at(share)
             self.install(made[share])
             steps.check(self.example, made[share], self.loss)
-            peaks[share] = _peak(made[share], self.example, self.loss, self.options, warm=False)
-            return peaks[share]
+            taken = _peak(made[share], self.example, self.loss, self.options, warm=False)
+            made[share].ratio = taken / made[share].backend.together()
+            return taken
 
         backend = fitted.backend
         steps.step(fitted, self.example, self.example.call, self.loss, 0)  # its calls
-        share = sharing.divide(budget, measured - backend.together(), backend.at, measure)
-        best = made[share]
+        best = made[sharing.divide(budget, measured - backend.together(), backend.at, measure)]
         self.install(best)
-        best.limit, best.beside = fitted.limit, peaks[share] / best.backend.together()
+        best.limit = fitted.limit
         return best
