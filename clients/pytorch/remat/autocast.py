@@ -1,7 +1,5 @@
 """The autocast of one place of the program, for another."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from typing import Iterator, List, Sequence, Tuple

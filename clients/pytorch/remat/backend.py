@@ -26,6 +26,7 @@ from .errors import BudgetError, CaptureError, ServiceError
 from .joint import line_of, version
 from .local import connect
 from .memory import free_bytes
+from .tensors import Looks, tensors_of
 
 FORMAT = 1  # of kept schedules
 KNOWN = "2.14"  # the newest torch whose insides are known
@@ -104,7 +105,7 @@ class Backend:
             if getattr(node.target, "__name__", "") == "_enter_inference_mode":
                 raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
             inner = getattr(module, str(node.args[0]), None) if "checkpoint" in str(node.target) and node.args else None
-            if inner is not None and any(str(n.target).endswith("add_") and n.args[0].op == "placeholder" for n in inner.graph.nodes):
+            if inner is not None and _writes_inputs(inner):
                 raise CaptureError(f"{line_of(node)}: torch.utils.checkpoint runs again what writes a buffer, as BatchNorm in training does, so that a plain "
                                    "step writes it twice: leave the checkpoint out, whose work the schedule does")
             if node.op == "call_method" and node.target.startswith("to_sparse") and node.meta["example_value"].requires_grad:  # torch 2.6: no word
@@ -557,6 +558,20 @@ def why(reason: str) -> str:
     lines = [line.strip() for line in reason.splitlines() if line.strip()] or ["no reason was given"]
     more = [line[len("Explanation:"):].strip() for line in lines if line.startswith("Explanation:")]
     return ": ".join([lines[0], *more[:1]])
+
+
+def _writes_inputs(module: torch.fx.GraphModule) -> bool:
+    """What a checkpoint runs, as batch norm does with its statistics; of sizes and types alone."""
+    given = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
+    given = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in given]
+    tensors, written = tensors_of(given), set()
+
+    def look(function: Any, given: Dict[str, Any], _: Any) -> None:
+        names = [a.name for a in function._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        written.update(t.untyped_storage()._cdata for t in tensors_of([given.get(name) for name in names]))
+    with tensors[0].fake_mode if tensors else contextlib.nullcontext(), torch._dispatch.python.enable_python_dispatcher(), Looks(look):
+        module(*given)
+    return any(t.untyped_storage()._cdata in written for t in tensors)
 
 
 def _facts(frame: Any) -> Any:

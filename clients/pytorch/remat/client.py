@@ -1,7 +1,5 @@
 """Asks the service."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

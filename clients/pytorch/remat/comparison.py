@@ -1,7 +1,5 @@
 """What each budget costs, predicted and measured, beside torch.utils.checkpoint, in one run on the user's device."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -15,7 +13,7 @@ from .client import Budget
 from .errors import BudgetError
 from .fitted import Fitted
 from .fitting import fit_example, options_of
-from .model import Example
+from .model import Example, set_forward
 from .operations import clock
 from .steps import peak
 from .tensors import tensors_of
@@ -71,9 +69,9 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
 
     def fitted(budget: Budget) -> Fitted:
         try:
-            return fit_example(run.example, budget, run.loss, False, options_of(**more), lambda forward: vars(model).update(forward=forward))
+            return fit_example(run.example, budget, run.loss, False, options_of(**more), functools.partial(set_forward, model))
         finally:
-            vars(model).pop("forward", None)
+            set_forward(model)
     ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
     for way in ways:
         way.peak = run.peak(way)
@@ -99,13 +97,14 @@ class _Way:
         changed = {block: functools.partial(checkpoint, block.forward, use_reentrant=False) for block in self.blocks}
         if self.forward is not None:
             changed[model] = self.forward
+        own = [(vars(module), vars(module).get("forward")) for module in changed]
         for module, forward in changed.items():
             module.forward = forward
         try:
             yield
         finally:
-            for module in changed:
-                del module.__dict__["forward"]
+            for names, forward in own:
+                names.pop("forward") if forward is None else names.update(forward=forward)
 
     def row(self, plain: float) -> Row:
         seconds, said = statistics.median(self.seconds), {"solver": ""} if self.forward is None else self.forward.schedule

@@ -2,8 +2,6 @@
 
 A kernel takes the larger of what its arithmetic and its traffic take, at the part of the peaks that kernels of its class and size reach, after its launch."""
 
-from __future__ import annotations
-
 import bisect
 import functools
 import json

@@ -1,7 +1,5 @@
 """What can go wrong, each with the names and numbers that belong to it."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 

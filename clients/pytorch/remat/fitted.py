@@ -1,11 +1,8 @@
 """The forward of a fitted model: Dynamo follows it, remat.backend gives each piece of it a schedule."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
-import inspect
 import itertools
 import math
 import threading
@@ -19,7 +16,7 @@ import torch
 from .backend import MOST, SHAPES, Backend, why
 from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
-from .model import bind, follow_anew, plain_forward, signature
+from .model import Forward, bind, follow_anew
 from .pipelines import Flight
 from .states import moment, transformed
 from .tensors import tensors_of
@@ -29,56 +26,6 @@ _PLACES = 32  # of which a forward is given some times as many
 _CODE = (FunctionType, property, staticmethod, classmethod)
 _NUMBERS = itertools.count()
 _EVERYBODYS = [hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_") and isinstance(hooks, dict)]
-
-
-class Forward:
-    """Stands in the place of a model's forward, and looks like it. accelerate takes it for the bound method that it
-    replaces (__func__), wraps that, and unwraps it again. of(model): the same for a copy of the model, as each kind has it."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.model = model
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """The model's own: transformers' Trainer and generate decide by it what they pass on."""
-        return inspect.signature(type(self.model).forward.__get__(self.model))
-
-    @property
-    def __func__(self) -> "Unbound":
-        return Unbound(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class Unbound:
-    """A Forward that is called with the model first, as the function of a method."""
-    forward: Forward
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return signature(type(self.forward.model).forward)
-
-    def __call__(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if model is not self.forward.model:  # a copy's method, whose function is the original's
-            model.forward = self.forward.of(model)
-            return model.forward(*args, **kwargs)
-        return self.forward(*args, **kwargs)
-
-
-def forward_of(model: torch.nn.Module) -> Optional[Forward]:
-    """What fit gave the model, within whatever was wrapped around it; None where there is nothing."""
-    found = model.__dict__.get("forward")
-    while found is not None:
-        found = getattr(found, "__func__", found) if not isinstance(found, Forward) else found
-        if isinstance(found, (Forward, Unbound)):
-            return found if isinstance(found, Forward) else found.forward
-        found = getattr(found, "__wrapped__", None)
-    return None
-
-
-def is_bare(model: torch.nn.Module) -> bool:
-    """Whether nothing was wrapped around what fit gave it."""
-    found = model.__dict__.get("forward")
-    return isinstance(found, Forward) or isinstance(getattr(found, "__func__", None), Unbound)
 
 
 class Fitted(Forward):
@@ -120,7 +67,7 @@ class Fitted(Forward):
         self._follow()
 
     def _follow(self) -> None:
-        run, backend = _alone(plain_forward(self.model)), weakref.ref(self.backend)  # Dynamo keeps for good what it is given
+        run, backend = _alone(self.plain), weakref.ref(self.backend)  # Dynamo keeps for good what it is given
         self._run = torch.compile(run, backend=lambda *graph: backend()(*graph), dynamic=self.dynamic)
         weakref.finalize(self, torch._dynamo.eval_frame.remove_from_cache, run.__code__)  # and what it made of it
 
@@ -185,14 +132,14 @@ class Fitted(Forward):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or transformed():
-            return plain_forward(self.model)(*args, **kwargs)
+            return self.plain(*args, **kwargs)
         known = self._known()
         if self._run is None or known != self._prepared:
             self._prepare()
         try:
             call = bind(self.model, args, kwargs)
         except TypeError:
-            return plain_forward(self.model)(*args, **kwargs)  # raises it
+            return self.plain(*args, **kwargs)  # raises it
         self.backend.calls.clear()
         ran = self.backend.ran[threading.get_ident()]
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
@@ -234,7 +181,7 @@ class Fitted(Forward):
                         raise
             self._prepare()
             if isinstance(error, torch._dynamo.exc.TorchRuntimeError):
-                torch.no_grad()(plain_forward(self.model))(*call.args, **call.kwargs)  # the model itself raises, and has written what it does before
+                torch.no_grad()(self.plain)(*call.args, **call.kwargs)  # the model itself raises, and has written what it does before
             raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {_reason(cause or error)}") from error
 
 

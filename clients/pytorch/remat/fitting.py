@@ -1,7 +1,5 @@
 """What the user calls: fit, profile, remove, reserved."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import json
@@ -19,8 +17,8 @@ from .autocast import under
 from .backend import auto_budget, why
 from .client import Budget, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError
-from .fitted import ALLOWED, Fitted, forward_of, has_recurrent, is_bare
-from .model import Example, Modules, follow_anew, plain_forward
+from .fitted import ALLOWED, Fitted, has_recurrent
+from .model import Example, Modules, follow_anew, forward_of, is_bare, plain_forward, set_forward
 from .steps import Loss
 from .tensors import amount, tensors_of
 
@@ -110,11 +108,9 @@ def fit(model: Modules, example_inputs: Any, budget: Budget = "auto", *, server:
                            "or what unwrap_model(..., keep_fp32_wrapper=False) gives back; with transformers' Trainer by remat.TrainerCallback")
 
     def install(forward: Optional[Fitted]) -> None:
+        set_forward(example.model, forward)  # none where no solver is found
         if forward is not None:
-            example.model.forward = forward
             _WHOLE.update((part, weakref.ref(example.model)) for part in example.model.modules() if part is not example.model)
-        else:
-            vars(example.model).pop("forward", None)  # none where no solver is found
 
     fit_example(example, budget, loss, check, options_of(server=server, token=token, solver=solver, effort=effort, reserved=reserved, cache=cache,
                 offline=offline, repeats=repeats, gradients=gradients, link=link), install, (in_flight, microbatches))
@@ -139,7 +135,7 @@ def remove(model: torch.nn.Module) -> torch.nn.Module:
         if not is_bare(module):
             raise CaptureError(f"something is wrapped around the schedule of {type(module).__name__}, which would go with it: "
                                "with accelerate take it off by unwrap_model(..., keep_fp32_wrapper=False) first")
-        del module.forward
+        set_forward(module)
     return model
 
 

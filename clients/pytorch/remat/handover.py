@@ -4,8 +4,6 @@ The backward of a compiled piece is one node of autograd, whose gradients all co
 each group of inputs stands a node of ours, the identity in the forward, whose backward runs the list on to the group's last contribution. Autograd gives the
 latest node precedence and accumulates at once, so gradients, hooks, buckets and optimizers run in the order of the list."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
 

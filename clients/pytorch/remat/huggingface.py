@@ -1,7 +1,5 @@
 """transformers' Trainer within a budget: Trainer(..., callbacks=[remat.TrainerCallback(budget="60%")])."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import time
@@ -13,9 +11,9 @@ from transformers.trainer_pt_utils import LabelSmoother
 
 from .client import Budget
 from .errors import BudgetError, CaptureError
-from .fitted import Fitted, Forward, forward_of
+from .fitted import Fitted
 from .fitting import fit_example, one_at_a_time, options_of
-from .model import Call, Example, plain_forward
+from .model import Call, Example, Forward, forward_of, set_forward
 from .steps import Loss, assumed_loss
 
 
@@ -34,7 +32,7 @@ class TrainerCallback(transformers.TrainerCallback):
         """Before accelerate prepares the model: what it wraps is ours then."""
         if forward_of(model) is not None:  # of another trainer, and what that wrapped around it
             model.__dict__.pop("_original_forward", None)
-            del model.forward
+            set_forward(model)
         elif hasattr(model, "_original_forward"):
             raise CaptureError("accelerate has wrapped the model's forward before remat.TrainerCallback came: it goes to Trainer(..., callbacks=[...])")
         if args.torch_compile:
@@ -73,7 +71,7 @@ class FirstBatch(Forward):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fitted is None and not (self.model.training and torch.is_grad_enabled()):
-            return plain_forward(self.model)(*args, **kwargs)
+            return self.plain(*args, **kwargs)
         if self.fitted is None:
             self._fit(args, kwargs)
         try:

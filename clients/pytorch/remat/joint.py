@@ -4,8 +4,6 @@ A value is one tensor's bytes: result k of an operation. Views of it, and elemen
 Between the two halves stand two nodes of ours: the one at which the forward ends, which needs all of its results, and the loss outside, which makes the
 tangents."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """One list of runs for many lengths: the joint graphs of one code for several shapes have the same operations, so that one's list may serve the others."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from . import sharing

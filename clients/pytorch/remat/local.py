@@ -1,7 +1,5 @@
 """The service's answers without a service: libremat-local, which a build of rematd makes, in this process."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import json

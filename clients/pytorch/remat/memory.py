@@ -1,7 +1,5 @@
 """Bytes that the allocator hands out, between marks: on CPU from the events of the profiler, on CUDA from its own statistics."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import os

@@ -1,11 +1,10 @@
 """A model, and what one step of it is called with."""
 
-from __future__ import annotations
-
+import dataclasses
 import functools
 import inspect
 from collections.abc import Mapping
-from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -90,9 +89,82 @@ def _hooks(model: torch.nn.Module) -> Any:
     return [len(getattr(module, name)) for module in model.modules() for name in _HOOKS]
 
 
+class Forward:
+    """Stands in the place of a model's forward, and looks like it. accelerate takes it for the bound method that it
+    replaces (__func__), wraps that, and unwraps it again. of(model): the same for a copy of the model, as each kind has it."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model, self.own = model, own_forward(model)
+
+    @property
+    def plain(self) -> Callable[..., Any]:
+        return functools.partial(type(self.model).forward, self.model) if self.own is None else self.own
+
+    @property
+    def __code__(self) -> Any:
+        return type(self.model).forward.__code__  # which torch.compile asks a torch.fx.GraphModule for
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The model's own: transformers' Trainer and generate decide by it what they pass on."""
+        return inspect.signature(self.own or type(self.model).forward.__get__(self.model))
+
+    @property
+    def __func__(self) -> "Unbound":
+        return Unbound(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unbound:
+    """A Forward that is called with the model first, as the function of a method."""
+    forward: Forward
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        if self.forward.own is None:
+            return signature(type(self.forward.model).forward)
+        bound = self.forward.__signature__
+        return bound.replace(parameters=[inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *bound.parameters.values()])
+
+    def __call__(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if model is not self.forward.model:  # a copy's method, whose function is the original's
+            model.forward = self.forward.of(model)
+            return model.forward(*args, **kwargs)
+        return self.forward(*args, **kwargs)
+
+
+def forward_of(model: torch.nn.Module) -> Optional[Forward]:
+    """What fit gave the model, within whatever was wrapped around it; None where there is nothing."""
+    found = model.__dict__.get("forward")
+    while found is not None:
+        found = getattr(found, "__func__", found) if not isinstance(found, Forward) else found
+        if isinstance(found, (Forward, Unbound)):
+            return found if isinstance(found, Forward) else found.forward
+        found = getattr(found, "__wrapped__", None)
+    return None
+
+
+def is_bare(model: torch.nn.Module) -> bool:
+    """Whether nothing was wrapped around what fit gave it."""
+    found = model.__dict__.get("forward")
+    return isinstance(found, Forward) or isinstance(getattr(found, "__func__", None), Unbound)
+
+
+def own_forward(model: torch.nn.Module) -> Optional[Callable[..., Any]]:
+    """What stood on the model in place of its class's before it was fitted, such as a patch; None where nothing did."""
+    ours = forward_of(model)
+    return model.__dict__.get("forward") if ours is None else ours.own
+
+
 def plain_forward(model: torch.nn.Module) -> Callable[..., Any]:
-    """The model's own."""
-    return functools.partial(type(model).forward, model)
+    return Forward(model).plain
+
+
+def set_forward(model: torch.nn.Module, forward: Optional[Forward] = None) -> None:
+    """In place of the model's own, which without one stands there again; what was wrapped around another goes with that."""
+    found = own_forward(model) if forward is None else forward
+    vars(model).pop("forward", None)
+    vars(model).update({} if found is None else {"forward": found})
 
 
 def as_module(model: Modules) -> torch.nn.Module:
@@ -127,7 +199,8 @@ def device_of(model: torch.nn.Module, example: Any) -> torch.device:
 
 def bind(model: torch.nn.Module, args: Sequence[Any], kwargs: Dict[str, Any]) -> Call:
     """Raises TypeError where forward does not take them, as a call does. What is wrapped around one gets them as they are: it may look at keywords."""
-    if hasattr(forward := type(model).forward, "__wrapped__") or hasattr(forward, "__signature__"):
+    forward = type(model).forward
+    if own_forward(model) is not None or hasattr(forward, "__wrapped__") or hasattr(forward, "__signature__"):
         return Call(tuple(args), dict(kwargs))
     bound = signature(forward).bind(model, *args, **kwargs)
     bound.apply_defaults()

@@ -1,7 +1,5 @@
 """Graphs whose sizes are left open: traced once, with symbols for these, and copied with numbers in their place for sizes that come."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from typing import Any, Dict, Iterator, List, Sequence

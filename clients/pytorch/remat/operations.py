@@ -1,7 +1,5 @@
 """What single operations of a joint graph take: time and workspace, measured on inputs of their shapes."""
 
-from __future__ import annotations
-
 import hashlib
 import operator
 import statistics

@@ -2,8 +2,6 @@
 
 FX's code drops every value after its last use, so a value is alive from its run to its last use before the next one."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any, Callable, Collection, Dict, List, Sequence, Set, Tuple
 

@@ -3,8 +3,6 @@
 Rank i of p has n micro-batches in flight: their forwards have run, their backwards have not. What one of them holds at its turn counts n times in a schedule,
 what works besides counts once; what the runtime keeps through the step comes off the budget."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import gc

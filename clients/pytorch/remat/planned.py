@@ -1,8 +1,6 @@
 """Profiles without a schedule: measured, or from shapes alone, where no weight is allocated and no operation runs, and costs are of a device's model. Then
 the model, whose parameters may be on the meta device, and its inputs become fake tensors; nodes are those of a fit."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import os

@@ -5,8 +5,6 @@ operator of a library, as nn.LSTM on a CPU is one of oneDNN's, the graph has thi
 runs it again first, so that nothing of its steps is held between the two, and what they take is the workspace of one operation. Where that is too much, a
 layer's steps run in several spans, each with operations of its own: sums over the steps are then in another order. Torch 2.4 or later."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Callable, List, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """A schedule for those whose only door is selective checkpointing, or the compiler's activation memory budget."""
 
-from __future__ import annotations
-
 import operator
 from collections import Counter
 from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
@@ -12,7 +10,7 @@ from . import operations
 from .backend import Piece
 from .client import Cache
 from .errors import CaptureError
-from .fitted import forward_of
+from .model import forward_of
 from .partition import ON_HOST
 
 _EAGER = {"_native_batch_norm_legit_functional": "native_batch_norm"}  # names that the compiler has of its own

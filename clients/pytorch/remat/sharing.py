@@ -2,8 +2,6 @@
 
 While one graph runs, those before it hold what their backwards need, and in its backward those after it have left the gradients of their parameters."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union

@@ -1,7 +1,5 @@
 """Mutable states that a step must see unchanged: random generators, buffers such as running statistics, attributes."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import sys

@@ -1,12 +1,9 @@
 """Whole steps of a model: what one takes, and whether one under a schedule is the plain one."""
 
-from __future__ import annotations
-
 import collections
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from .autocast import casts
@@ -14,7 +11,7 @@ from .errors import CaptureError, CheckError
 from .memory import Recorder
 from .model import Call, Example, plain_forward
 from .states import ATOMS, python_generators
-from .tensors import amount, map_tensors, storage_of, tensors_of
+from .tensors import Looks, amount, map_tensors, storage_of, tensors_of
 
 Forward = Callable[..., Any]
 Loss = Callable[[Any], torch.Tensor]
@@ -289,24 +286,12 @@ def _other(inputs: Call) -> Call:
     return inputs.mapped(change)
 
 
-class _Types(TorchDispatchMode):
-    """Sees of which types the numbers are that operations make."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: Set[torch.dtype] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        self.seen.update(t.dtype for t in tree_flatten(made)[0] if isinstance(t, torch.Tensor))
-        return made
-
-
 def _nearness(example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> float:
     """How far two such steps may be apart where the plain one computes with 16 bits, be it within an autocast of its own; else 0."""
-    with _Types() as types:
+    seen: Set[torch.dtype] = set()
+    with Looks(lambda _, __, made: seen.update(t.dtype for t in tree_flatten(made)[0] if isinstance(t, torch.Tensor))):
         step(plain_forward(example.model), example, inputs, loss, seed)
-    return max((_NEAR[t] for t in types.seen & {torch.float16, torch.bfloat16}), default=0.0)
+    return max((_NEAR[t] for t in seen & {torch.float16, torch.bfloat16}), default=0.0)
 
 
 def _shaken(example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> Found:

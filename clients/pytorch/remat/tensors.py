@@ -1,12 +1,11 @@
 """The tensors of a value: what a model is called with, or returns."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
@@ -37,6 +36,19 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
 def _is_made(value: Any) -> bool:
     """Whether it is an object of a dataclass."""
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+class Looks(TorchDispatchMode):
+    """Sees each operation that runs: what it is, its arguments by name, and what it makes."""
+
+    def __init__(self, see: Callable[[Any, Dict[str, Any], Any], None]) -> None:
+        super().__init__()
+        self._see = see
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        self._see(function, {**dict(zip((a.name for a in function._schema.arguments), args)), **(kwargs or {})}, made)
+        return made
 
 
 def storage_of(tensor: torch.Tensor) -> int:

@@ -1,8 +1,6 @@
 """What transformers does otherwise while it is traced. Mixtures of experts on a CPU: its grouped product has a backward that looks at numbers,
 which breaks every graph; as an operator of its own it is one node. Attention: it makes a mask where a plain step says is_causal or nothing."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 

@@ -4,8 +4,6 @@ A copy runs on a stream of its own; `left` and `arrived` make the stream of the 
 read it, and nothing reads what has not come. The host's memory is pinned. On a CPU, where this can be tried, copies are made at once and lie outside of
 torch's allocator."""
 
-from __future__ import annotations
-
 import statistics
 from typing import Any, Dict, List, Sequence, Tuple, Union
 

@@ -3,10 +3,12 @@ and to buffers, or refused."""
 
 import copy
 import functools
+import inspect
 import io
 import os
 import random
 import sys
+import types
 import warnings
 
 import lists
@@ -18,6 +20,7 @@ from models import mlp, vgg
 from steps import assert_same, loss_of, step, with_inductor
 from torch import nn
 from torch.autograd import forward_ad
+from torch.nn import functional as F
 
 import remat
 from remat.backend import Backend
@@ -647,6 +650,96 @@ def test_statistics_that_a_checkpoint_writes_twice_are_refused(server):
     plain.eval()
     remat.fit(model, x, "100%", server=server)
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+class Writes(nn.Module):
+    """Within a checkpoint, by whatever way."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.layer, self.table, self.norm = how, nn.Linear(16, 16), nn.Embedding(5, 16, max_norm=0.5), nn.InstanceNorm1d(4, track_running_stats=True)
+        for name, value in (("on", torch.ones(1, dtype=torch.long)), ("low", torch.zeros(1)), ("high", torch.zeros(1)), ("scale", torch.ones(1)),
+                            ("zero", torch.zeros(1, dtype=torch.int32)), ("mean", torch.zeros(16)), ("deviation", torch.ones(16))):
+            self.register_buffer(name, value)
+
+    def inner(self, x):
+        x = self.layer(x)
+        if self.how == "instance norm":
+            return self.norm(x.view(-1, 4, 4)).reshape(x.shape).sin()
+        if self.how == "batch norm":
+            return F.batch_norm(x, self.mean, self.deviation, training=True).sin()
+        if self.how == "observer":
+            return torch.fused_moving_avg_obs_fake_quant(x, self.on, self.on, self.low, self.high, self.scale, self.zero, 0.05, 0, 255, -1, False, False)
+        if self.how == "part":
+            self.mean.view(4, 4)[0] += 1
+        if self.how == "nothing":
+            x = x * 1
+            x[:, 0] = 0
+            F.batch_norm(x, self.mean, self.deviation)
+        return x.sin()
+
+    def forward(self, x):
+        return self.layer(torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False))
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("how", ["instance norm", "batch norm", "observer", "part", "nothing"])
+def test_whatever_a_checkpoint_writes_twice_is_refused(how, server):
+    model, x = Writes(how), torch.randn(8, 16)
+    plain = copy.deepcopy(model)
+    if how != "nothing":
+        with pytest.raises(remat.CaptureError, match="writes it twice"):
+            remat.fit(model, x, "130%", server=server)
+        return
+    remat.fit(model, x, "130%", server=server)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
+class Triples:
+    def __init__(self, forward):
+        self.forward = forward
+
+    def __call__(self, x):
+        return 3 * self.forward(x)
+
+
+def a_patch(model):
+    known = model.forward
+    model.forward = lambda x: 2 * known(x)
+
+
+PATCHES = {"lambda": a_patch, "method": lambda model: vars(model).update(forward=types.MethodType(lambda self, x: 4 * nn.Sequential.forward(self, x), model)),
+           "partial": lambda model: vars(model).update(forward=functools.partial(lambda model, x, by: by * nn.Sequential.forward(model, x), model, by=5)),
+           "object": lambda model: vars(model).update(forward=Triples(model.forward))}
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", PATCHES)
+def test_what_stands_in_place_of_a_forward_is_followed(name, server):
+    """As by the patches of fused kernels, or self.forward = self.fast. It stands there again without the schedule."""
+    model, (x,) = mlp()
+    PATCHES[name](model)
+    plain, own = copy.deepcopy(model), model.forward
+    if name in ("lambda", "object"):  # what a copy of these calls is the original's
+        plain = model
+    expected = step(plain, (x,), 0)
+    remat.fit(model, x, "100%", server=server)
+    assert len(model.forward.pieces) == 1
+    for each in (model.forward, types.MethodType(model.forward.__func__, model)):  # as accelerate takes it
+        assert inspect.signature(each) == inspect.signature(own)
+    assert_same(step(model, (x,), 0), expected)
+    if name in ("method", "partial"):
+        assert_same(step(copy.deepcopy(model), (x,), 0), expected)
+    assert remat.remove(model).forward is own
+    assert_same(step(model, (x,), 0), expected)
+
+
+@pytest.mark.core
+def test_graph_modules(server):
+    model, (x,) = mlp()
+    for made in (torch.fx.symbolic_trace(model), torch.export.export(model, (x,)).module()):
+        expected = step(made, (x,), 0)
+        assert_same(step(remat.fit(made, x, "100%", server=server), (x,), 0), expected)
 
 
 @pytest.mark.core
