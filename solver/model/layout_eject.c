@@ -19,7 +19,8 @@ enum {
     MOST_NEIGHBOURS = 2000000, /* pairs */
     WEIGHT = 64,               /* of a block that never had to eject */
     FADES = 4096,              /* steps until weights halve */
-    STEPS_OF_RUN = 128,        /* for each block */
+    BUCKETS = 256,
+    STEPS_OF_RUN = 128, /* for each block */
     STEPS_OF_MANY = 3, /* for each block, after which MOST_WAITING of them say that it finds none */
     WORK_OF_STEP = 25,
     WORK_OF_NEIGHBOUR = 3
@@ -55,8 +56,9 @@ typedef struct ejection {
     bool *placed;
     uint32_t *waiting; /* a stack */
     uint32_t n_waiting;
-    limit *begins, *ends; /* of what is in a block's way, in order */
-    uint32_t n_begins, n_ends;
+    limit *begins, *ends;             /* of what is in a block's way, in order */
+    limit *room;                      /* to sort them in */
+    uint32_t n_begins, n_ends, shift; /* of an offset, to its bucket */
     pack_rank *ranks;
 } ejection;
 
@@ -114,12 +116,24 @@ static remat_status find_neighbours(ejection *e)
 
 /* ---- a step ---- */
 
-static void insert(limit *limits, uint32_t *n, uint64_t at, uint64_t weight)
+/* By offset: into buckets of it, after which none is far from its place. */
+static void sort(ejection *e, limit *limits, uint32_t n)
 {
-    uint32_t i = (*n)++;
-    for (; i > 0 && limits[i - 1].at > at; i--)
-        limits[i] = limits[i - 1];
-    limits[i] = (limit){at, weight};
+    uint32_t begins[BUCKETS + 1] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        begins[(limits[i].at >> e->shift) + 1]++;
+    for (uint32_t i = 1; i < BUCKETS; i++)
+        begins[i] += begins[i - 1];
+    memcpy(e->room, limits, n * sizeof *limits);
+    for (uint32_t i = 0; i < n; i++)
+        limits[begins[e->room[i].at >> e->shift]++] = e->room[i];
+    for (uint32_t i = 1; i < n; i++) {
+        const limit one = limits[i];
+        uint32_t to = i;
+        for (; to > 0 && limits[to - 1].at > one.at; to--)
+            limits[to] = limits[to - 1];
+        limits[to] = one;
+    }
 }
 
 /* What is in the block's way up to an offset of top. Returns the weight of it at offset 0. */
@@ -137,9 +151,12 @@ static uint64_t gather(ejection *e, uint32_t block, uint64_t top)
         if (other < n->below)
             ground += weight;
         else
-            insert(e->begins, &e->n_begins, other - n->below, weight);
-        insert(e->ends, &e->n_ends, other + n->above, weight);
+            e->begins[e->n_begins++] = (limit){other - n->below, weight};
+        if (other + n->above <= top)
+            e->ends[e->n_ends++] = (limit){other + n->above, weight};
     }
+    sort(e, e->begins, e->n_begins);
+    sort(e, e->ends, e->n_ends);
     return ground;
 }
 
@@ -246,7 +263,7 @@ static bool allocate(ejection *e)
     e->offsets = calloc(2 * n, sizeof *e->offsets);
     e->placed = malloc(n * sizeof *e->placed);
     e->waiting = malloc(n * sizeof *e->waiting);
-    e->begins = malloc(2 * n * sizeof *e->begins);
+    e->begins = malloc(3 * n * sizeof *e->begins);
     e->ranks = malloc(n * sizeof *e->ranks);
     e->extents = malloc(n * sizeof *e->extents);
     if (!e->first || !e->offsets || !e->placed || !e->waiting || !e->begins || !e->ranks ||
@@ -254,6 +271,7 @@ static bool allocate(ejection *e)
         return false;
     e->weight = e->offsets + n;
     e->ends = e->begins + n;
+    e->room = e->ends + n;
     return true;
 }
 
@@ -276,6 +294,8 @@ remat_status pack_eject(packing *k, uint64_t alignment, uint64_t capacity, const
                   .capacity = capacity,
                   .alignment = alignment,
                   .random = UINT64_C(0x9E3779B97F4A7C15)};
+    while (capacity >> e.shift >= BUCKETS)
+        e.shift++;
     *ret_found = false;
     remat_status status = allocate(&e) ? find_neighbours(&e) : REMAT_NO_MEMORY;
     if (!status)
