@@ -8,7 +8,6 @@
  * Weights are blurred by chance, halve now and then, and begin anew with every run. It knows no
  * "there is none", and is at its best where the depth-first search is at its worst: some hundred
  * blocks of which a few moments are full to a thousandth and all others are not. */
-#include "model/arrays.h"
 #include "model/layout_pack.h"
 #include "model/numbers.h"
 
@@ -16,9 +15,9 @@
 #include <string.h>
 
 enum {
-    MOST_NEIGHBOURS = 2000000, /* pairs */
-    WEIGHT = 64,               /* of a block that never had to eject */
-    FADES = 4096,              /* steps until weights halve */
+    MOST_PAIRS = 2000000,
+    WEIGHT = 64,  /* of a block that never had to eject */
+    FADES = 4096, /* steps until weights halve */
     BUCKETS = 256,
     STEPS_OF_RUN = 128, /* for each block */
     STEPS_OF_MANY = 3, /* for each block, after which MOST_WAITING of them say that it finds none */
@@ -50,7 +49,7 @@ typedef struct ejection {
     uint64_t capacity, alignment, random;
     size_t *first; /* by block: of its neighbours */
     neighbour *neighbours;
-    size_t n_neighbours;
+    size_t n_pairs; /* of blocks that share a section, each twice, and a block with itself */
     extent *extents;
     uint64_t *offsets, *weight; /* by block */
     bool *placed;
@@ -78,31 +77,45 @@ static bool meet(const packing *k, const pack_block *a, const pack_block *b, nei
     return n->below > 0 && n->above > 0;
 }
 
-/* Blocks whose sections meet its own, itself among them, into waiting, which nothing does yet.
- * Returns how many. */
-static uint32_t find_near(ejection *e, uint32_t block)
+/* Blocks up to end whose sections meet its own, itself among them, into waiting, which nothing does
+ * yet. Returns how many. */
+static uint32_t find_near(ejection *e, uint32_t block, uint32_t end)
 {
     const extent own = e->extents[block];
     uint32_t n = 0;
-    for (uint32_t i = 0; i < e->k->n_blocks; i++) {
+    for (uint32_t i = 0; i < end; i++) {
         e->waiting[n] = i;
         n += (e->extents[i].first <= own.last) & (e->extents[i].last >= own.first);
     }
     return n;
 }
 
-/* Ends where they are too many. */
-static remat_status find_neighbours(ejection *e)
+/* None where they are too many. Blocks stand in the order in which they begin. begun, ended: by
+ * section, how many begin up to it and how many end before it. */
+static remat_status find_neighbours(ejection *e, uint32_t *begun, uint32_t *ended)
 {
     const packing *k = e->k;
-    size_t n = 0, capacity = 0;
+    for (uint32_t i = 0; i < k->n_blocks; i++) {
+        const pack_block *b = &k->blocks[i];
+        e->extents[i] = (extent){b->first, b->last};
+        begun[b->first]++;
+        ended[b->last + 1]++;
+    }
+    for (uint32_t at = 1; at < k->n_sections; at++) {
+        begun[at] += begun[at - 1];
+        ended[at] += ended[at - 1];
+    }
     for (uint32_t i = 0; i < k->n_blocks; i++)
-        e->extents[i] = (extent){k->blocks[i].first, k->blocks[i].last};
-    for (uint32_t a = 0; a < k->n_blocks && n <= MOST_NEIGHBOURS; a++) {
-        const uint32_t near = find_near(e, a);
+        e->n_pairs += begun[k->blocks[i].last] - ended[k->blocks[i].first];
+    if (e->n_pairs > MOST_PAIRS)
+        return REMAT_OK;
+    e->neighbours = malloc(e->n_pairs * sizeof *e->neighbours);
+    if (!e->neighbours)
+        return REMAT_NO_MEMORY;
+    size_t n = 0;
+    for (uint32_t a = 0; a < k->n_blocks; a++) {
+        const uint32_t near = find_near(e, a, begun[k->blocks[a].last]);
         e->first[a] = n;
-        if (!model_reserve(&e->neighbours, &capacity, n + near, sizeof *e->neighbours))
-            return REMAT_NO_MEMORY;
         for (uint32_t i = 0; i < near; i++) {
             neighbour one = {.block = e->waiting[i]};
             if (one.block != a && meet(k, &k->blocks[a], &k->blocks[one.block], &one))
@@ -110,7 +123,6 @@ static remat_status find_neighbours(ejection *e)
         }
     }
     e->first[k->n_blocks] = n;
-    e->n_neighbours = n;
     return REMAT_OK;
 }
 
@@ -297,10 +309,13 @@ remat_status pack_eject(packing *k, uint64_t alignment, uint64_t capacity, const
     while (capacity >> e.shift >= BUCKETS)
         e.shift++;
     *ret_found = false;
-    remat_status status = allocate(&e) ? find_neighbours(&e) : REMAT_NO_MEMORY;
+    uint32_t *ends = calloc(2 * ((size_t)k->n_sections + 1), sizeof *ends);
+    remat_status status = ends && allocate(&e) ? find_neighbours(&e, ends, ends + k->n_sections + 1)
+                                               : REMAT_NO_MEMORY;
+    free(ends);
     if (!status)
         pack_sort(k, PACK_TWA, NULL, e.ranks);
-    while (!status && e.n_neighbours <= MOST_NEIGHBOURS && !*ret_found && work > 0) {
+    while (!status && e.n_pairs <= MOST_PAIRS && !*ret_found && work > 0) {
         status = run(&e, host, &work);
         *ret_found = !status && e.n_waiting == 0;
     }
