@@ -118,7 +118,7 @@ static remat_status measure_best(const improvement *m, chain *c, const remat_ope
     const uint64_t work = LIST_LAYOUT >> c->failures;
     const size_t size = list->length * sizeof *over;
     misfit *last = &c->last;
-    if (last->over && last->work == work && model_same_list(&last->list, list)) {
+    if (last->over && last->work >= work && model_same_list(&last->list, list)) {
         *ret_bytes = last->bytes;
         memcpy(over, last->over, size);
         return REMAT_OK;
