@@ -18,7 +18,7 @@ enum {
     MOST_PAIRS = 2000000,
     WEIGHT = 64,  /* of a block that never had to eject */
     FADES = 4096, /* steps until weights halve */
-    BUCKETS = 256,
+    BUCKETS = 512,
     STEPS_OF_RUN = 128, /* for each block */
     WORK_OF_STEP = 25,
     WORK_OF_NEIGHBOUR = 3
@@ -32,6 +32,8 @@ enum {
 #define MOST_WAITING_EARLY 0.7
 #define MOST_WAITING_LATE 0.6
 
+#define NO_PLACE UINT64_MAX
+
 /* Another block that shares a section, and the largest sizes of both in such sections. */
 typedef struct neighbour {
     uint32_t block;
@@ -44,7 +46,8 @@ typedef struct extent {
 } extent;
 
 typedef struct limit {
-    uint64_t at, weight;
+    uint64_t key; /* twice the offset, and one more where something begins to be in the way */
+    uint64_t weight;
 } limit;
 
 typedef struct ejection {
@@ -54,13 +57,11 @@ typedef struct ejection {
     neighbour *neighbours;
     size_t n_pairs; /* of blocks that share a section, each twice, and a block with itself */
     extent *extents;
-    uint64_t *offsets, *weight; /* by block */
-    bool *placed;
-    uint32_t *waiting; /* a stack */
+    uint64_t *offsets, *weight; /* by block; NO_PLACE while it waits */
+    uint32_t *waiting;          /* a stack */
     uint32_t n_waiting;
-    limit *begins, *ends;             /* of what is in a block's way, in order */
-    limit *room;                      /* to sort them in */
-    uint32_t n_begins, n_ends, shift; /* of an offset, to its bucket */
+    limit *unsorted, *limits; /* of what is in a block's way; in order */
+    uint32_t n_limits, shift; /* of a key, to its bucket */
     pack_rank *ranks;
 } ejection;
 
@@ -131,21 +132,26 @@ static remat_status find_neighbours(ejection *e, uint32_t *begun, uint32_t *ende
 
 /* ---- a step ---- */
 
-/* By offset: into buckets of it, after which none is far from its place. */
-static void sort(ejection *e, limit *limits, uint32_t n)
+static uint32_t bucket_of(const ejection *e, uint64_t key)
 {
+    return (uint32_t)(key >> e->shift);
+}
+
+/* By key: into buckets of it, after which none is far from its place. */
+static void sort(ejection *e)
+{
+    limit *limits = e->limits;
     uint32_t begins[BUCKETS + 1] = {0};
-    for (uint32_t i = 0; i < n; i++)
-        begins[(limits[i].at >> e->shift) + 1]++;
+    for (uint32_t i = 0; i < e->n_limits; i++)
+        begins[bucket_of(e, e->unsorted[i].key) + 1]++;
     for (uint32_t i = 1; i < BUCKETS; i++)
         begins[i] += begins[i - 1];
-    memcpy(e->room, limits, n * sizeof *limits);
-    for (uint32_t i = 0; i < n; i++)
-        limits[begins[e->room[i].at >> e->shift]++] = e->room[i];
-    for (uint32_t i = 1; i < n; i++) {
+    for (uint32_t i = 0; i < e->n_limits; i++)
+        limits[begins[bucket_of(e, e->unsorted[i].key)]++] = e->unsorted[i];
+    for (uint32_t i = 1; i < e->n_limits; i++) {
         const limit one = limits[i];
         uint32_t to = i;
-        for (; to > 0 && limits[to - 1].at > one.at; to--)
+        for (; to > 0 && limits[to - 1].key > one.key; to--)
             limits[to] = limits[to - 1];
         limits[to] = one;
     }
@@ -155,23 +161,23 @@ static void sort(ejection *e, limit *limits, uint32_t n)
 static uint64_t gather(ejection *e, uint32_t block, uint64_t top)
 {
     uint64_t ground = 0;
-    e->n_begins = e->n_ends = 0;
+    uint32_t n = 0;
     for (size_t i = e->first[block]; i < e->first[block + 1]; i++) {
-        const neighbour *n = &e->neighbours[i];
-        const uint64_t other = e->offsets[n->block];
-        if (!e->placed[n->block] || other >= top + n->below)
+        const neighbour *other = &e->neighbours[i];
+        const uint64_t offset = e->offsets[other->block];
+        if (offset >= top + other->below) /* as that of one without a place is */
             continue;
         const uint64_t weight =
-            e->weight[n->block] * (45 + model_random_below(&e->random, 39)) / 64;
-        if (other < n->below)
-            ground += weight;
-        else
-            e->begins[e->n_begins++] = (limit){other - n->below, weight};
-        if (other + n->above <= top)
-            e->ends[e->n_ends++] = (limit){other + n->above, weight};
+            e->weight[other->block] * (45 + model_random_below(&e->random, 39)) / 64;
+        const bool stands = offset < other->below, ends = offset + other->above <= top;
+        ground += stands ? weight : 0;
+        e->unsorted[n] = (limit){2 * (offset - other->below) + 1, weight};
+        n += !stands;
+        e->unsorted[n] = (limit){2 * (offset + other->above), weight};
+        n += ends;
     }
-    sort(e, e->begins, e->n_begins);
-    sort(e, e->ends, e->n_ends);
+    e->n_limits = n;
+    sort(e);
     return ground;
 }
 
@@ -190,23 +196,25 @@ static void weigh(ejection *e, choice *best, uint64_t at, uint64_t weight)
     best->weight = weight;
 }
 
-/* The offset from 0 to top at which what is in the way weighs least. */
+/* The offset from 0 to top at which what is in the way weighs least: of the ends of all that, once
+ * each, after what ends there and before what begins. */
 static choice choose(ejection *e, uint64_t ground, uint64_t top)
 {
     choice best = {.weight = UINT64_MAX};
-    uint64_t weight = ground, at = 0;
-    for (uint32_t i = 0, j = 0; at <= top;) {
-        for (; j < e->n_ends && e->ends[j].at <= at; j++)
-            weight -= e->ends[j].weight;
-        weigh(e, &best, at, weight);
-        for (; i < e->n_begins && e->begins[i].at <= at; i++)
-            weight += e->begins[i].weight;
-        if (at == top)
-            break;
-        at = top;
-        at = j < e->n_ends && e->ends[j].at < at ? e->ends[j].at : at;
-        at = i < e->n_begins && e->begins[i].at < at ? e->begins[i].at : at;
+    const limit *limits = e->limits, *end = limits + e->n_limits;
+    uint64_t weight = ground, last = 0;
+    weigh(e, &best, 0, weight);
+    for (const limit *l = limits; l < end; l++) {
+        const bool begins = l->key & 1;
+        const uint64_t at = l->key / 2, here = weight - (begins ? 0 : l->weight);
+        const bool seen = begins ? at == last : l + 1 < end && l[1].key == l->key;
+        weight = begins ? weight + l->weight : here;
+        if (here <= best.weight && !seen)
+            weigh(e, &best, at, here);
+        last = at;
     }
+    if (last < top)
+        weigh(e, &best, top, weight);
     return best;
 }
 
@@ -221,13 +229,12 @@ static uint64_t step(ejection *e)
     for (size_t i = e->first[block]; i < e->first[block + 1] && best.weight > 0; i++) {
         const neighbour *n = &e->neighbours[i];
         const uint64_t other = e->offsets[n->block];
-        if (!e->placed[n->block] || best.at + n->below <= other || other + n->above <= best.at)
+        if (best.at + n->below <= other || other + n->above <= best.at)
             continue;
-        e->placed[n->block] = false;
+        e->offsets[n->block] = NO_PLACE;
         e->waiting[e->n_waiting++] = n->block;
     }
     e->weight[block] += best.weight > 0 ? WEIGHT : 0;
-    e->placed[block] = true;
     return WORK_OF_STEP + WORK_OF_NEIGHBOUR * (uint64_t)(e->first[block + 1] - e->first[block]);
 }
 
@@ -236,8 +243,8 @@ static uint64_t step(ejection *e)
 static void begin_run(ejection *e)
 {
     const uint32_t n = e->k->n_blocks;
-    memset(e->placed, 0, n * sizeof *e->placed);
     for (uint32_t i = 0; i < n; i++) {
+        e->offsets[i] = NO_PLACE;
         e->weight[i] = WEIGHT;
         e->waiting[n - e->k->blocks[i].arrives] = i;
     }
@@ -284,17 +291,14 @@ static bool allocate(ejection *e)
     const size_t n = (size_t)e->k->n_blocks + 1;
     e->first = malloc(n * sizeof *e->first);
     e->offsets = calloc(2 * n, sizeof *e->offsets);
-    e->placed = malloc(n * sizeof *e->placed);
     e->waiting = malloc(n * sizeof *e->waiting);
-    e->begins = malloc(3 * n * sizeof *e->begins);
+    e->unsorted = malloc(4 * n * sizeof *e->unsorted);
     e->ranks = malloc(n * sizeof *e->ranks);
     e->extents = malloc(n * sizeof *e->extents);
-    if (!e->first || !e->offsets || !e->placed || !e->waiting || !e->begins || !e->ranks ||
-        !e->extents)
+    if (!e->first || !e->offsets || !e->waiting || !e->unsorted || !e->ranks || !e->extents)
         return false;
     e->weight = e->offsets + n;
-    e->ends = e->begins + n;
-    e->room = e->ends + n;
+    e->limits = e->unsorted + 2 * n;
     return true;
 }
 
@@ -303,9 +307,8 @@ static void clear(ejection *e)
     free(e->first);
     free(e->neighbours);
     free(e->offsets);
-    free(e->placed);
     free(e->waiting);
-    free(e->begins);
+    free(e->unsorted);
     free(e->ranks);
     free(e->extents);
 }
@@ -317,7 +320,7 @@ remat_status pack_eject(packing *k, uint64_t alignment, uint64_t capacity, const
                   .capacity = capacity,
                   .alignment = alignment,
                   .random = UINT64_C(0x9E3779B97F4A7C15)};
-    while (capacity >> e.shift >= BUCKETS)
+    while ((2 * capacity + 1) >> e.shift >= BUCKETS)
         e.shift++;
     *ret_found = false;
     uint32_t *ends = calloc(2 * ((size_t)k->n_sections + 1), sizeof *ends);
