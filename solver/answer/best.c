@@ -85,19 +85,21 @@ remat_status remat_fail_infeasible(const char *solver, const remat_problem *prob
 
 /* ---- the schedule to hand out ---- */
 
-remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                            uint64_t work, const remat_host *host, remat_schedule *schedule,
-                            remat_error *error)
+remat_status answer_lay_out(const remat_problem *problem, const model_goal *asked,
+                            remat_schedule *schedule, remat_error *error)
 {
-    if (!alignment)
+    if (!asked->alignment)
         return REMAT_OK;
-    const remat_host unhurried = remat_host_unhurried(host);
+    const remat_host unhurried = remat_host_unhurried(asked->host);
     const remat_operations *list = &schedule->operations;
-    remat_status status = model_layout_new(problem->profile, list, problem->in_flight, alignment,
-                                           budget, work, host, &schedule->layout, error);
-    if (status == REMAT_CANCELLED && remat_host_late(host))
-        status = model_layout_new(problem->profile, list, problem->in_flight, alignment, UINT64_MAX,
-                                  work, &unhurried, &schedule->layout, error);
+    model_goal goal = *asked;
+    goal.in_flight = problem->in_flight;
+    remat_status status = model_layout_new(problem->profile, list, &goal, &schedule->layout, error);
+    if (status == REMAT_CANCELLED && remat_host_late(goal.host)) {
+        goal.capacity = UINT64_MAX;
+        goal.host = &unhurried;
+        status = model_layout_new(problem->profile, list, &goal, &schedule->layout, error);
+    }
     return status ? status : remat_layout_check(problem->profile, list, &schedule->layout, error);
 }
 
@@ -113,6 +115,7 @@ static remat_status finds_room(const answer_choice *c, const remat_schedule *sch
                              .capacity = c->budget,
                              .work = BRIEF_LAYOUT_WORK,
                              .decide = true,
+                             .one_of_many = true,
                              .host = &unhurried,
                              .in_flight = c->problem->in_flight,
                              .turn = schedule->simulation.turn};
@@ -121,10 +124,16 @@ static remat_status finds_room(const answer_choice *c, const remat_schedule *sch
 }
 
 /* The best schedule of peak at most limit, laid out; in brief only where that is easy, or with an
- * arena that is too large. */
+ * arena that is too large. decide: the arena matters only if it is not. */
 static remat_status trace(const remat_table *table, const answer_choice *c, uint64_t limit,
-                          remat_schedule *ret_schedule, remat_error *error)
+                          bool decide, remat_schedule *ret_schedule, remat_error *error)
 {
+    const model_goal goal = {.alignment = c->alignment,
+                             .capacity = c->budget,
+                             .work = c->told ? TOLD_LAYOUT_WORK : REMAT_LAYOUT_WORK,
+                             .decide = decide,
+                             .one_of_many = c->told,
+                             .host = c->host};
     remat_schedule schedule = {0};
     uint64_t arena = 0;
     ptrdiff_t point = remat_table_point(table, limit);
@@ -134,9 +143,7 @@ static remat_status trace(const remat_table *table, const answer_choice *c, uint
         status = finds_room(c, &schedule, &arena, error);
     schedule.layout.arena = arena;
     if (!status && arena <= c->budget)
-        status = answer_lay_out(c->problem, c->budget, c->alignment,
-                                c->told ? TOLD_LAYOUT_WORK : REMAT_LAYOUT_WORK, c->host, &schedule,
-                                error);
+        status = answer_lay_out(c->problem, &goal, &schedule, error);
     if (status)
         remat_schedule_clear(&schedule);
     else
@@ -154,7 +161,7 @@ static remat_status budget_of(const remat_table *table, const answer_choice *of,
                              .alignment = of->alignment,
                              .host = of->host,
                              .told = of->told};
-    remat_status status = trace(table, &c, peak, &schedule, error);
+    remat_status status = trace(table, &c, peak, false, &schedule, error);
     if (status)
         return status;
     *ret_budget = schedule.layout.arena;
@@ -220,7 +227,7 @@ remat_status answer_choose(const answer_choice *c, remat_schedule *ret_schedule,
         if (best < 0 || (c->below > 0 && !is_below(c->tables[best], limits[best], c->below)))
             return REMAT_INFEASIBLE;
         remat_schedule schedule;
-        remat_status status = trace(c->tables[best], c, limits[best], &schedule, error);
+        remat_status status = trace(c->tables[best], c, limits[best], true, &schedule, error);
         if (status)
             return status;
         if (schedule.layout.arena <= c->budget) {

@@ -3,6 +3,7 @@
 #define REMAT_ANSWER_BEST_H
 
 #include "answer/wish.h"
+#include "model/layout.h"
 
 /* Sums of the same times in another order differ by less. */
 #define ANSWER_SAME_TIME 1e-12
@@ -43,11 +44,10 @@ remat_status answer_choose(const answer_choice *choice, remat_schedule *ret_sche
 remat_status answer_least_budget(const answer_choice *choice, uint64_t *ret_peak,
                                  uint64_t *ret_budget, remat_error *error);
 
-/* Gives the schedule's list a layout that its judge has confirmed, within the budget if that is
+/* Gives the schedule's list a layout that its judge has confirmed, within the capacity if that is
  * found, and when it is late one that takes no time to find; alignment 0: none. */
-remat_status answer_lay_out(const remat_problem *problem, uint64_t budget, uint32_t alignment,
-                            uint64_t work, const remat_host *host, remat_schedule *schedule,
-                            remat_error *error);
+remat_status answer_lay_out(const remat_problem *problem, const model_goal *asked,
+                            remat_schedule *schedule, remat_error *error);
 
 /* Ends a refusal that error already words: what pins have to do with it, and the budget that would
  * do (0: not known). REMAT_INFEASIBLE. */

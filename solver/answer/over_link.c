@@ -66,8 +66,11 @@ static remat_status look_for_room(const answer_wish *w, mending *m, remat_error 
 {
     const remat_problem *problem = w->problem;
     const remat_host unhurried = remat_host_unhurried(w->host);
-    const model_goal goal = {
-        .alignment = w->alignment, .capacity = w->budget, .work = m->work, .host = &unhurried};
+    const model_goal goal = {.alignment = w->alignment,
+                             .capacity = w->budget,
+                             .work = m->work,
+                             .one_of_many = true,
+                             .host = &unhurried};
     const uint32_t n = problem->profile->n_nodes;
     uint64_t arena = 0, *over = calloc(m->list.length + 2 * (size_t)n, sizeof *over);
     if (!over)

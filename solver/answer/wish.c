@@ -34,13 +34,18 @@ remat_status answer_take(const answer_wish *w, remat_operations *list, uint64_t 
     remat_schedule schedule = {.solver = remat_solver_find("interval"),
                                .operations = *list,
                                .optimality = REMAT_HEURISTIC};
+    const model_goal goal = {.alignment = w->alignment,
+                             .capacity = w->budget,
+                             .work = work,
+                             .decide = true,
+                             .host = w->host};
     *list = (remat_operations){0};
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
     if (!status)
         remat_put_in_flight(&schedule.simulation, problem->in_flight);
     if (!status)
-        status = answer_lay_out(problem, w->budget, w->alignment, work, w->host, &schedule, error);
+        status = answer_lay_out(problem, &goal, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
     if (!status && (!replay->valid || replay->peak > w->budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,

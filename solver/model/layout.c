@@ -108,24 +108,16 @@ remat_status remat_layout_unplaced(const remat_profile *profile, const remat_ope
 }
 
 remat_status model_layout_new(const remat_profile *profile, const remat_operations *operations,
-                              uint32_t in_flight, uint64_t alignment, uint64_t capacity,
-                              uint64_t work, const remat_host *host, remat_layout *ret_layout,
-                              remat_error *error)
+                              const model_goal *asked, remat_layout *ret_layout, remat_error *error)
 {
     remat_layout layout = {0};
+    model_goal goal = *asked;
     uint32_t *next = NULL;
-    size_t turn;
-    remat_status status =
-        begin(profile, operations, alignment, in_flight, &layout, &turn, &next, error);
+    remat_status status = begin(profile, operations, goal.alignment, goal.in_flight, &layout,
+                                &goal.turn, &next, error);
     if (status)
         return status;
     const model_lives lives = {layout.items, next, (uint32_t)layout.n};
-    const model_goal goal = {.alignment = alignment,
-                             .capacity = capacity,
-                             .work = work,
-                             .host = host,
-                             .in_flight = in_flight,
-                             .turn = turn};
     status = pack(&lives, &goal, &layout.held_arena, &layout.arena, &layout.aligned_peak);
     free(next);
     if (!status) {
@@ -142,8 +134,12 @@ remat_status remat_layout_in_flight(const remat_profile *profile,
                                     uint64_t alignment, uint64_t capacity, const remat_host *host,
                                     remat_layout *ret_layout, remat_error *error)
 {
-    return model_layout_new(profile, operations, in_flight, alignment, capacity, REMAT_LAYOUT_WORK,
-                            host, ret_layout, error);
+    const model_goal goal = {.alignment = alignment,
+                             .capacity = capacity,
+                             .work = REMAT_LAYOUT_WORK,
+                             .host = host,
+                             .in_flight = in_flight};
+    return model_layout_new(profile, operations, &goal, ret_layout, error);
 }
 
 remat_status remat_layout_within(const remat_profile *profile, const remat_operations *operations,

@@ -33,14 +33,16 @@ typedef struct model_goal {
     uint64_t capacity; /* an arena within it will do; 0: as small a one as is found */
     uint64_t work;     /* of each search: two for the capacity, one for a small arena */
     bool decide;       /* nothing is looked for but whether the capacity is enough */
+    bool one_of_many;  /* lists: of many blocks only what mostly finds room is tried */
     const remat_host *host;
     uint32_t in_flight; /* micro-batches; 0 or 1: no turn matters */
     size_t turn;        /* of the list, by the simulator */
 } model_goal;
 
-/* Writes every item's offset. *ret_arena: end of the highest; *ret_peak: of sizes rounded up, not
- * written where a decision did not need it. What is found to fit with some work is found with more,
- * whether or not it is a decision. Fails with REMAT_NO_MEMORY and REMAT_CANCELLED only. */
+/* Writes every item's offset. *ret_arena: end of the highest; *ret_peak: of sizes rounded up. A
+ * decision without work may write neither offsets nor the peak. What is found to fit with some work
+ * is found with more, whether or not it is a decision. Fails with REMAT_NO_MEMORY and
+ * REMAT_CANCELLED only. */
 remat_status model_layout_pack(const model_lives *lives, const model_goal *goal,
                                uint64_t *ret_arena, uint64_t *ret_peak);
 
@@ -59,10 +61,9 @@ remat_status model_layout_arena(const remat_profile *profile, const remat_operat
                                 const model_goal *goal, uint64_t *ret_arena, uint64_t *over,
                                 remat_error *error);
 
-/* remat_layout_in_flight with so much work. */
+/* remat_layout_in_flight for a goal, whose turn it finds. */
 remat_status model_layout_new(const remat_profile *profile, const remat_operations *operations,
-                              uint32_t in_flight, uint64_t alignment, uint64_t capacity,
-                              uint64_t work, const remat_host *host, remat_layout *ret_layout,
+                              const model_goal *asked, remat_layout *ret_layout,
                               remat_error *error);
 
 static inline uint64_t remat_layout_align(uint64_t bytes, uint64_t alignment)

@@ -149,7 +149,7 @@ static remat_status pack_rest(split *s, uint64_t *ret_arena, uint64_t *ret_peak)
     for (uint32_t k = 0; k < s->rest.n && !status; k++)
         s->lives->items[s->original[k]].offset = blocks + s->rest.items[k].offset;
     *ret_arena = blocks + arena;
-    return status || goal.decide ? status : find_peak(s, ret_peak);
+    return status || (goal.decide && goal.work == 0) ? status : find_peak(s, ret_peak);
 }
 
 remat_status model_layout_pack_in_flight(const model_lives *lives, const model_goal *goal,

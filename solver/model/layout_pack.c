@@ -107,8 +107,12 @@ static remat_status eject(attempt *a, const model_goal *goal, bool *ret_found)
  * other does. */
 static remat_status fit_either_way(attempt *a, const model_goal *goal, bool *ret_found)
 {
-    remat_status status = fit(a, goal->capacity, goal->work, ret_found);
-    if (status || *ret_found || a->work > 0)
+    const bool many = a->k.n_blocks > PACK_MANY;
+    a->work = goal->work;
+    remat_status status = many ? eject(a, goal, ret_found) : REMAT_OK;
+    if (!status && !*ret_found && !(many && (goal->decide || goal->one_of_many)))
+        status = fit(a, goal->capacity, goal->work, ret_found);
+    if (status || *ret_found || many || a->work > 0)
         return status; /* one that ended before its time knows that there is none */
     return eject(a, goal, ret_found);
 }
@@ -140,12 +144,10 @@ static remat_status pack(attempt *a, const model_goal *goal)
     remat_status status = a->arena > enough ? dive(a, enough, goal) : REMAT_OK;
     if (status || a->arena <= enough || goal->work == 0 || !is_searched(&a->k))
         return status;
-    /* a smaller arena that is still too large is of use only where no other list will do */
-    const bool briefly = a->k.n_blocks > PACK_MANY && goal->work < REMAT_LAYOUT_WORK;
-    a->work = goal->work;
     if (goal->capacity >= least)
-        status = briefly ? eject(a, goal, &found) : fit_either_way(a, goal, &found);
-    if (status || found || goal->decide || briefly)
+        status = fit_either_way(a, goal, &found);
+    /* a smaller arena that is still too large is of use only where no other list will do */
+    if (status || found || goal->decide || (goal->one_of_many && a->k.n_blocks > PACK_MANY))
         return status;
     a->work = goal->work;
     return shrink(a, enough);
@@ -173,7 +175,7 @@ remat_status model_layout_pack(const model_lives *lives, const model_goal *goal,
     remat_status status = model_layout_pack_online(
         lives, goal->alignment, dived ? UINT64_MAX : goal->capacity, goal->host, &a.arena);
     *ret_arena = a.arena;
-    if (status || !dived || (goal->decide && a.arena <= goal->capacity))
+    if (status || !dived || (goal->decide && goal->work == 0 && a.arena <= goal->capacity))
         return status;
     status = pack_new(lives, goal->alignment, &a.k);
     size_t most = (size_t)a.k.n_blocks + 1;

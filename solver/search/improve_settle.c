@@ -54,6 +54,7 @@ static remat_status measure(const improvement *m, const remat_operations *list, 
                              .capacity = m->budget,
                              .work = work,
                              .decide = over == NULL,
+                             .one_of_many = true,
                              .host = &host,
                              .in_flight = m->in_flight,
                              .turn = simulation.turn};

@@ -190,13 +190,13 @@ static void addresses_are_not_waited_for(void **state)
     remat_answered answered;
     assert_int_equal(ask(s, profile, NULL, &answered), REMAT_OK);
     remat_schedule *schedule = &answered.schedule;
+    model_goal goal = {.alignment = 256, .capacity = 1, .work = REMAT_LAYOUT_WORK};
     uint64_t arenas[2];
     for (int late = 0; late < 2; late++) {
         patience p = {.left = late ? 0 : LONG_MAX};
         const remat_host host = {.data = &p, .workers = 1, .late = ends};
-        assert_int_equal(
-            answer_lay_out(&query.problem, 1, 256, REMAT_LAYOUT_WORK, &host, schedule, NULL),
-            REMAT_OK);
+        goal.host = &host;
+        assert_int_equal(answer_lay_out(&query.problem, &goal, schedule, NULL), REMAT_OK);
         assert_true(schedule->layout.arena >= schedule->simulation.peak && p.polls > 0);
         arenas[late] = schedule->layout.arena;
         remat_layout_clear(&schedule->layout);
@@ -204,9 +204,8 @@ static void addresses_are_not_waited_for(void **state)
     assert_true(arenas[1] > arenas[0]);
     patience p = {.left = 0};
     const remat_host host = {.data = &p, .workers = 1, .cancelled = ends};
-    assert_int_equal(
-        answer_lay_out(&query.problem, 1, 256, REMAT_LAYOUT_WORK, &host, schedule, NULL),
-        REMAT_CANCELLED);
+    goal.host = &host;
+    assert_int_equal(answer_lay_out(&query.problem, &goal, schedule, NULL), REMAT_CANCELLED);
     remat_answered_clear(&answered);
     remat_profile_free(profile);
 }
