@@ -40,9 +40,10 @@ typedef struct neighbour {
     uint64_t below, above; /* of the block itself; of the other */
 } neighbour;
 
-/* Sections of a block. */
+/* Sections of a block, and its size if it is the same in all of them; else 0. */
 typedef struct extent {
     uint32_t first, last;
+    uint64_t size;
 } extent;
 
 typedef struct limit {
@@ -101,7 +102,8 @@ static remat_status find_neighbours(ejection *e, uint32_t *begun, uint32_t *ende
     const packing *k = e->k;
     for (uint32_t i = 0; i < k->n_blocks; i++) {
         const pack_block *b = &k->blocks[i];
-        e->extents[i] = (extent){b->first, b->last};
+        e->extents[i] =
+            (extent){b->first, b->last, b->n_spans == 1 ? k->spans[b->first_span].size : 0};
         begun[b->first]++;
         ended[b->last + 1]++;
     }
@@ -121,8 +123,10 @@ static remat_status find_neighbours(ejection *e, uint32_t *begun, uint32_t *ende
         const uint32_t near = find_near(e, a, begun[k->blocks[a].last]);
         e->first[a] = n;
         for (uint32_t i = 0; i < near; i++) {
-            neighbour one = {.block = e->waiting[i]};
-            if (one.block != a && meet(k, &k->blocks[a], &k->blocks[one.block], &one))
+            const uint32_t other = e->waiting[i];
+            neighbour one = {other, e->extents[a].size, e->extents[other].size};
+            const bool known = one.below > 0 && one.above > 0;
+            if (other != a && (known || meet(k, &k->blocks[a], &k->blocks[other], &one)))
                 e->neighbours[n++] = one;
         }
     }

@@ -5,6 +5,7 @@
  * one asked for, where a second one follows (layout_eject.c), or ever smaller ones, from the lower
  * bound halfway up to what was found. */
 #include "model/layout_pack.h"
+#include "model/numbers.h"
 
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@
 enum { MOST_BLOCKS = 5000, MOST_INSIDE = 4000000, FEW_BLOCKS = 400 };
 
 #define WORK_BELOW_PEAK UINT64_C(1000000) /* where only a fortunate choice of the highest helps */
+#define WORK_OF_MANY (REMAT_LAYOUT_WORK / 16) /* of many blocks, where there are many lists */
 
 typedef struct attempt {
     packing k;
@@ -94,10 +96,16 @@ static remat_status fit(attempt *a, uint64_t capacity, uint64_t work, bool *ret_
     return status;
 }
 
+static bool is_brief(const attempt *a, const model_goal *goal)
+{
+    return goal->one_of_many && a->k.n_blocks > PACK_MANY;
+}
+
 static remat_status eject(attempt *a, const model_goal *goal, bool *ret_found)
 {
+    const uint64_t most = is_brief(a, goal) ? WORK_OF_MANY : UINT64_MAX;
     const remat_status status = pack_eject(&a->k, goal->alignment, goal->capacity, a->host,
-                                           goal->work, a->offsets, ret_found);
+                                           model_smaller(goal->work, most), a->offsets, ret_found);
     if (!status && *ret_found)
         keep_better(a, end_of(&a->k, a->offsets));
     return status;
@@ -147,7 +155,7 @@ static remat_status pack(attempt *a, const model_goal *goal)
     if (goal->capacity >= least)
         status = fit_either_way(a, goal, &found);
     /* a smaller arena that is still too large is of use only where no other list will do */
-    if (status || found || goal->decide || (goal->one_of_many && a->k.n_blocks > PACK_MANY))
+    if (status || found || goal->decide || is_brief(a, goal))
         return status;
     a->work = goal->work;
     return shrink(a, enough);
