@@ -2,8 +2,8 @@
  *
  * First fit in order of time (layout_online.c); one pass in each of three orders (layout_dive.c);
  * then, of what is not too large, a search for a packing within a capacity (layout_search.c): the
- * one asked for, where a second one follows (layout_eject.c), or ever smaller ones, from the lower
- * bound halfway up to what was found. */
+ * one asked for, where a second one follows (layout_eject.c), which of many blocks goes first and
+ * mostly alone, or ever smaller ones, from the lower bound halfway up to what was found. */
 #include "model/layout_pack.h"
 #include "model/numbers.h"
 
