@@ -13,6 +13,7 @@ import json
 import sys
 import threading
 import warnings
+import weakref
 from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
@@ -92,6 +93,7 @@ class Backend:
         self.shares: Dict[int, int] = {}  # bytes of the first batch's budget, by frame
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.calls: List[Piece] = []  # of the latest step of what fit made
+        self.held: List[Any] = []  # references to a value of each of its graphs that is there until the backward
         self.ran: Counter[int] = Counter()  # graphs so far, by thread
         self.breaks = list(breaks)
         self.refused: Dict[str, Tuple[str, Optional[int]]] = {}  # what was, by question, and what was said
@@ -427,7 +429,16 @@ class _Graph:
         self.own = [i for i, o in enumerate(facts.output_info) if o.output_type.name not in ("alias_of_input", "is_input")]
         if self._can_hand_over(self.graph, facts):
             self._cut(self.graph, self.backward)
-        return _inductor(module, example, False) if self.owner.inner else _boxed(module)
+        run = _inductor(module, example, False) if self.owner.inner else _boxed(module)
+        n, outputs = len(self.graph.forward_results), module.graph.output_node().args[0]
+        own = [i for i, node in enumerate(outputs) if i >= n and node not in set(outputs[:n]) and node.op != "placeholder"]
+
+        def held(args: List[Any]) -> Any:
+            found = run(args)
+            kept = (found[i] for i in own)
+            self.owner.held += [weakref.ref(t) for t in itertools.islice((t for t in kept if isinstance(t, torch.Tensor) and not t._is_view()), 1)]
+            return found
+        return _as_boxed(held)
 
     def backward_compiler(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         if self.parts is not None:

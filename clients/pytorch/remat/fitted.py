@@ -140,7 +140,10 @@ class Fitted(Forward):
             call = bind(self.model, args, kwargs)
         except TypeError:
             return self.plain(*args, **kwargs)  # raises it
+        if self._flight is None and any(value() is not None for value in self.backend.held):
+            warnings.warn(f"remat: an earlier forward of {type(self.model).__name__} still holds what its backward needs, and the budget is of one")
         self.backend.calls.clear()
+        self.backend.held.clear()
         ran = self.backend.ran[threading.get_ident()]
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
         comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)

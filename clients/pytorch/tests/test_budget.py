@@ -263,3 +263,43 @@ def test_a_model_is_measured_once_for_all_budgets(server, monkeypatch):
         fitted = remat.fit(copy.deepcopy(model), inputs, budget, server=server, repeats=1, loss=loss)
         assert len(runs) == 1
         assert fitted.forward.measured_peak == pytest.approx(fitted.forward.schedule["peak"], rel=0.02)
+
+
+class Halves(nn.Module):
+    def __init__(self, breaks):
+        super().__init__()
+        self.first, self.last = (nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)) for _ in range(2))
+        self.breaks = breaks
+
+    def forward(self, x):
+        x = self.first(x)
+        if self.breaks:
+            torch._dynamo.graph_break()
+        return self.last(x)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_forward_that_another_waits_behind_says_so(breaks, server, recwarn):
+    model, x = Halves(breaks), torch.randn(256, 64)
+    remat.fit(model, x, "100%", server=server)
+
+    def said(forwards):
+        recwarn.clear()
+        forwards()
+        return [str(w.message) for w in recwarn if "earlier forward" in str(w.message)]
+
+    def one():
+        loss = model(x).square().sum()
+        loss.backward()
+        return loss  # which has nothing any more that its backward needed
+
+    def without_gradients():
+        with torch.no_grad():
+            return model(x), model(x)
+
+    for forwards in (lambda: [one() for _ in range(3)], without_gradients, lambda: [model(x).detach() for _ in range(3)]):
+        assert not said(forwards)
+    assert said(lambda: (model(x) - model(2 * x)).square().sum().backward()) == [
+        "remat: an earlier forward of Halves still holds what its backward needs, and the budget is of one"]
+    assert not said(one)
