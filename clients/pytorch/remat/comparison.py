@@ -57,8 +57,8 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
     budget, and the budget with which the step takes no more than the checkpointed one was measured to take.
 
     loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU thread those in which
-    it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients, with the inputs added. The model ends
-    without a schedule; the gradients of its parameters are set to None. Raises as fit does."""
+    it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients, with the inputs added. The model ends as
+    it began, without a schedule; the gradients of its parameters are set to None. Raises as fit does."""
     run = _Step(Example(model, example_inputs), loss or _sum)
     ways = [_Way("plain")]
     if checkpointed or isinstance(model, torch.nn.Sequential):
@@ -138,7 +138,7 @@ class _Step:
 
     def seconds(self, way: _Way) -> float:
         model, (args, kwargs) = self.example.model, self.example.call
-        with way.on(model):
+        with self.example.states(), way.on(model):
             begin = clock(self.example.device)
             self.loss(model(*args, **kwargs)).backward()
             return clock(self.example.device) - begin

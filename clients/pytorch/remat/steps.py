@@ -172,6 +172,8 @@ def check(example: Example, forward: Forward, loss: Optional[Loss], first: Optio
                 continue
             shaken = _shaken(example, inputs, loss, seed) if shaken is None else shaken
             if not _agree(a, b, largest, near, _LEEWAY * _distance(a, shaken[i][1])):
+                if not _agree(a, _plain(example, inputs, loss, seed)[i][1], largest, near):
+                    raise CheckError(f"{type(example.model).__name__}: {name} differs between two plain steps of one seed: none can be checked (check=False)")
                 raise CheckError(f"{where} is not the plain one: {name} is {_short(b)}; of the plain step it is {_short(a)}"
                                  f"{f', and they are up to {apart:.6g} apart' if (apart := _distance(a, b)) else ''}. Please report the model")
 

@@ -238,9 +238,21 @@ def test_the_check_uses_another_input_and_other_random_numbers(server, monkeypat
     monkeypatch.setattr(steps, "step", lambda forward, example, call, *rest: (
         seen.append(call.args[0].clone()), original(forward, example, call, *rest))[1])
     remat.fit(model, x, "120%", server=server)
-    first, *seen = seen  # which compiles
-    assert len(seen) == 4 and torch.equal(seen[0], x) and torch.equal(seen[2], seen[3])
-    assert not torch.equal(seen[2], x) and seen[2].max() <= x.max() and torch.isin(seen[2], x).all()
+    compiles, plain, *other = seen
+    assert torch.equal(compiles, x) and torch.equal(plain, x) and len(other) == 2 and torch.equal(*other)
+    assert not torch.equal(other[0], x) and other[0].max() <= x.max() and torch.isin(other[0], x).all()
+
+
+class SeedsItself(nn.Linear):
+    def forward(self, x):
+        torch.seed()
+        return super().forward(torch.dropout(x, 0.5, self.training))
+
+
+@pytest.mark.core
+def test_what_no_plain_step_repeats_is_not_blamed_on_a_schedule(server):
+    with pytest.raises(remat.CheckError, match="SeedsItself: .* differs between two plain steps of one seed"):
+        remat.fit(SeedsItself(8, 8), torch.randn(4, 8), "200%", server=server)
 
 
 @pytest.mark.core

@@ -228,7 +228,10 @@ def test_effort_is_asked_for_and_part_of_the_plan(server):
 
 def test_compare(server):
     model, inputs = vgg()
+    before, generator = copy.deepcopy(model.state_dict()), torch.get_rng_state()
     table = remat.compare(model, inputs, ["100%", "85%"], steps=2, server=server)
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert_same(list(model.state_dict().values()), list(before.values()))
     names = [row.name for row in table.rows]
     assert names[:4] == ["plain", "checkpoint per block", "100%", "85%"]
     rows = dict(zip(names, table.rows))
