@@ -454,7 +454,7 @@ class _Graph:
         def run(*args: Any) -> Any:
             if self.piece is not None:
                 self.owner.calls.append(self.piece)
-                del self.owner.calls[:-MOST]
+                del self.owner.calls[:-MOST], self.owner.held[:-MOST]
             results = compiled(*(args if self.parts is None else handover.connect(self.parts, list(args))))
             if len(self.tangents) > 1:
                 self._watch(results)
