@@ -107,7 +107,7 @@ class Backend:
             if getattr(node.target, "__name__", "") == "_enter_inference_mode":
                 raise CaptureError(f"{line_of(node)}: the forward enters inference_mode, of which nothing can be differentiated: use no_grad")
             inner = getattr(module, str(node.args[0]), None) if "checkpoint" in str(node.target) and node.args else None
-            if inner is not None and _writes_inputs(inner):
+            if inner is not None and any(t.requires_grad for t in tensors_of(node.meta["example_value"])) and _writes_inputs(inner):  # else it runs once
                 raise CaptureError(f"{line_of(node)}: torch.utils.checkpoint runs again what writes a buffer, as BatchNorm in training does, so that a plain "
                                    "step writes it twice: leave the checkpoint out, whose work the schedule does")
             if node.op == "call_method" and node.target.startswith("to_sparse") and node.meta["example_value"].requires_grad:  # torch 2.6: no word
