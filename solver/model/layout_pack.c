@@ -152,7 +152,8 @@ static remat_status pack(attempt *a, const model_goal *goal)
     remat_status status = a->arena > enough ? dive(a, enough, goal) : REMAT_OK;
     if (status || a->arena <= enough || goal->work == 0 || !is_searched(&a->k))
         return status;
-    if (goal->capacity >= least)
+    /* what fills its peak, rounded, is within less by chance only */
+    if (goal->capacity >= least && !(is_brief(a, goal) && a->arena <= a->k.peak))
         status = fit_either_way(a, goal, &found);
     /* a smaller arena that is still too large is of use only where no other list will do */
     if (status || found || goal->decide || is_brief(a, goal))
