@@ -182,7 +182,7 @@ class _Fit:
 
     def run(self) -> Fitted:
         wanted = self.wanted
-        asked = wanted if isinstance(wanted, str) else wanted - wanted // SPARE
+        asked = wanted if isinstance(wanted, str) or wanted - wanted // SPARE < self.options["reserved"] else wanted - wanted // SPARE
         while True:
             try:
                 return self._at(asked)

@@ -42,7 +42,7 @@ def kept(nodes: List[fx.Node], module: fx.GraphModule, device: torch.device, rep
     found = cache.get(name, "operations")
     if found is None:
         if device.type == "cpu" and torch._C._autograd._profiler_enabled():
-            raise CaptureError("a profiler of torch is running, and there is one at a time: run a step without it first")
+            raise CaptureError("a profiler of torch is running, and there is one at a time: run a step without it first (or a step of fit compiled anew)")
         with _disable_current_modes(), torch._C._DisablePythonDispatcher(), torch.no_grad(), torch.random.fork_rng(
                 devices=[device] if device.type == "cuda" else []):
             found = {"operations": _measure(different, module, device, repeats)}

@@ -98,9 +98,9 @@ def test_right_or_refused(middle, server):
     """What one step leaves behind, where nothing can put it back, is another start for the next."""
     model, x = cases.body(middle)
     try:
-        remat.fit(model, x, "100%", server=server)
-    except remat.CheckError as refused:
-        assert "is not the plain one" in str(refused)
+        remat.fit(model, x, "110%", server=server)
+    except remat.CaptureError as refused:
+        assert "is not the plain one" in str(refused) or "a step of fit compiled anew" in str(refused)
         assert "forward" not in vars(model)
     else:
         compare(model, copy.deepcopy(remat.remove(model)))
@@ -652,7 +652,7 @@ def test_statistics_that_a_checkpoint_writes_twice_are_refused(server):
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
 
 
-class Writes(nn.Module):
+class WritesTwice(nn.Module):
     """Within a checkpoint, by whatever way."""
 
     def __init__(self, how):
@@ -689,7 +689,7 @@ class Writes(nn.Module):
 @pytest.mark.core
 @pytest.mark.parametrize("how", ["instance norm", "batch norm", "observer", "part", "nothing", "without gradients"])
 def test_whatever_a_checkpoint_writes_twice_is_refused(how, server):
-    model, x = Writes(how), torch.randn(8, 16)
+    model, x = WritesTwice(how), torch.randn(8, 16)
     plain = copy.deepcopy(model)
     if how not in ("nothing", "without gradients"):
         with pytest.raises(remat.CaptureError, match="writes it twice"):
