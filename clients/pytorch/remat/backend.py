@@ -431,12 +431,12 @@ class _Graph:
             self._cut(self.graph, self.backward)
         run = _inductor(module, example, False) if self.owner.inner else _boxed(module)
         n, outputs = len(self.graph.forward_results), module.graph.output_node().args[0]
-        own = [i for i, node in enumerate(outputs) if i >= n and node not in set(outputs[:n]) and node.op != "placeholder"]
+        results = set(outputs[:n])
+        own = [i for i, node in enumerate(outputs[n:], n) if node not in results and node.op != "placeholder"]
 
         def held(args: List[Any]) -> Any:
             found = run(args)
-            kept = (found[i] for i in own)
-            self.owner.held += [weakref.ref(t) for t in itertools.islice((t for t in kept if isinstance(t, torch.Tensor) and not t._is_view()), 1)]
+            self.owner.held += map(weakref.ref, itertools.islice((t for t in map(found.__getitem__, own) if torch.is_tensor(t) and not t._is_view()), 1))
             return found
         return _as_boxed(held)
 
@@ -573,13 +573,12 @@ def why(reason: str) -> str:
 
 def _writes_inputs(module: torch.fx.GraphModule) -> bool:
     """What a checkpoint runs, as batch norm does with its statistics; of sizes and types alone."""
-    given = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
-    given = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in given]
+    given = [v.detach().clone() if isinstance(v := node.meta["example_value"], torch.Tensor) else v for node in module.graph.find_nodes(op="placeholder")]
     tensors, written = tensors_of(given), set()
 
-    def look(function: Any, given: Dict[str, Any], _: Any) -> None:
+    def look(function: Any, arguments: Dict[str, Any], _: Any) -> None:
         names = [a.name for a in function._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-        written.update(t.untyped_storage()._cdata for t in tensors_of([given.get(name) for name in names]))
+        written.update(t.untyped_storage()._cdata for t in tensors_of([arguments.get(name) for name in names]))
     with tensors[0].fake_mode if tensors else contextlib.nullcontext(), torch._dispatch.python.enable_python_dispatcher(), Looks(look):
         module(*given)
     return any(t.untyped_storage()._cdata in written for t in tensors)

@@ -151,9 +151,10 @@ def is_bare(model: torch.nn.Module) -> bool:
 
 
 def own_forward(model: torch.nn.Module) -> Optional[Callable[..., Any]]:
-    """What stood on the model in place of its class's before it was fitted, such as a patch; None where nothing did."""
+    """What stood on the model in place of its class's before it was fitted, such as a patch, of a copy the copy's; None where nothing did."""
     ours = forward_of(model)
-    return model.__dict__.get("forward") if ours is None else ours.own
+    own = model.__dict__.get("forward") if ours is None else ours.own
+    return own.__func__.__get__(model) if ours is not None and getattr(own, "__self__", None) is ours.model else own
 
 
 def plain_forward(model: torch.nn.Module) -> Callable[..., Any]:

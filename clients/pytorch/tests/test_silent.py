@@ -657,7 +657,7 @@ class WritesTwice(nn.Module):
 
     def __init__(self, how):
         super().__init__()
-        self.how, self.layer, self.table, self.norm = how, nn.Linear(16, 16), nn.Embedding(5, 16, max_norm=0.5), nn.InstanceNorm1d(4, track_running_stats=True)
+        self.how, self.layer, self.norm = how, nn.Linear(16, 16), nn.InstanceNorm1d(4, track_running_stats=True)
         for name, value in (("on", torch.ones(1, dtype=torch.long)), ("low", torch.zeros(1)), ("high", torch.zeros(1)), ("scale", torch.ones(1)),
                             ("zero", torch.zeros(1, dtype=torch.int32)), ("mean", torch.zeros(16)), ("deviation", torch.ones(16))):
             self.register_buffer(name, value)
@@ -734,7 +734,13 @@ def test_what_stands_in_place_of_a_forward_is_followed(name, server):
     assert_same(step(model, (x,), 0), expected)
     if name in ("method", "partial"):
         assert_same(step(copy.deepcopy(model), (x,), 0), expected)
-    assert remat.remove(model).forward is own
+    if name == "method":  # within what accelerate puts around it, whose copy has the original's function
+        fitted, model.forward = model.forward, types.MethodType(model.forward.__func__, model)
+        copied = copy.deepcopy(model)
+        torch.nn.init.zeros_(copied[-1].weight)
+        assert torch.equal(copied(x), 4 * copied[-1].bias.expand(len(x), -1))
+        model.forward = fitted
+    assert remat.remove(model).forward == own
     assert_same(step(model, (x,), 0), expected)
 
 
