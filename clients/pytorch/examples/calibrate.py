@@ -22,6 +22,7 @@ from remat.devices import CLASSES, OPERATORS, Device
 from remat.joint import dropout_mask
 from remat.memory import free_bytes
 from remat.operations import clock
+from remat.planned import profile
 
 _ENOUGH = 0.03  # seconds of runs of one kernel
 _MOST = 50  # runs
@@ -98,8 +99,6 @@ class _Reference(torch.nn.Module):
 
 def _in_a_step(entry: Device, device: torch.device) -> float:
     """How many times the sum of its kernels, as the entry has them, a step takes: there they find less in caches, and their results where no page is yet."""
-    from .planned import profile
-
     model, x = _Reference().to(device), torch.rand(4, 3, 48, 48, device=device)
     kernels = sum(node["time"] for node in profile(model, x, entry)["nodes"])
     step = _time(lambda: torch.autograd.grad(model(x), list(model.parameters())), device)

@@ -130,8 +130,9 @@ def test_a_stage_in_several_graphs(server):
 
     part, example, how = stage(server=server)
     plain, broken = copy.deepcopy(part), Broken(part)
-    stands = pipelines.stage_of(Example(broken, example), 2, 4, None, True)
-    budget = int(0.8 * pipelines.peak(plain_forward(broken), Example(broken, example), None, stands, True))
+    tried = Example(broken, example)
+    stands = pipelines.stage_of(tried, tried.settle()[0], 2, 4, None, True)
+    budget = int(0.8 * pipelines.peak(plain_forward(broken), tried, None, stands, True, False))
     with pytest.warns(UserWarning, match="breaks the graph"):
         remat.fit(broken, example, budget, repeats=1, **how)
     assert len(broken.forward.pieces) >= 2 and broken.forward.measured_peak <= budget
