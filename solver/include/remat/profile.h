@@ -201,6 +201,13 @@ typedef struct remat_profile {
 remat_status remat_profile_new(const remat_profile_spec *spec, remat_profile **ret_profile,
                                remat_error *error);
 
+/* Nodes first to end - 1 of a forward profile as one of its own, which borrows texts and
+ * alternatives: `profile` must outlive it. What the node before them sends is graph input 0, with
+ * its gradient; the graph inputs and states that they touch follow in their order. REMAT_INVALID:
+ * they are no such run, or another value is read across its ends. The caller frees. */
+remat_status remat_profile_cut(const remat_profile *profile, uint32_t first, uint32_t end,
+                               remat_profile **ret_cut, remat_error *error);
+
 /* Accepts NULL. */
 void remat_profile_free(remat_profile *profile);
 
