@@ -515,6 +515,35 @@ remat_status api_pipeline_take(api_pipeline *p, const json_t *schedule, remat_er
 
 /* ---- the beginning ---- */
 
+static bool same_tensors(const api_pipeline *p, uint32_t a, uint32_t b)
+{
+    const size_t n = p->n_tensors;
+    for (size_t i = 0, k = 0;; i++, k++) {
+        while (i < n && p->tensors[i].unit != a)
+            i++;
+        while (k < n && p->tensors[k].unit != b)
+            k++;
+        const remat_tensor *x = &p->tensors[i], *y = &p->tensors[k];
+        if (i == n || k == n)
+            return i == k;
+        if (x->rows != y->rows || x->columns != y->columns || x->parts != y->parts ||
+            x->base != y->base || x->float8 != y->float8)
+            return false;
+    }
+}
+
+/* Units of one kind whose tensors differ become two. */
+static void split_kinds(api_pipeline *p)
+{
+    uint32_t *kind = p->units.kind;
+    for (uint32_t u = p->units.n; u-- > 1;) {
+        uint32_t first = kind[u];
+        while (first < u && (kind[first] != kind[u] || !same_tensors(p, first, u)))
+            first++;
+        kind[u] = first;
+    }
+}
+
 /* Of a model: its tensors by units, and whether the last product has the weights of the first. */
 static remat_status take_graph(api_pipeline *p, const remat_network_graph *graph,
                                remat_error *error)
@@ -538,6 +567,7 @@ static remat_status take_graph(api_pipeline *p, const remat_network_graph *graph
             u++;
         p->tensors[i].unit = u;
     }
+    split_kinds(p);
     for (size_t v = 0; v < graph->spec.n_nodes; v++) {
         static const char *const names[] = {
             "scores", "mask", "softmax", "attention_dropout", "probabilities", "attention"};

@@ -142,7 +142,7 @@ remat_status api_pipeline_encode(const api_pipeline *pipeline, json_t **answer, 
 /* The shape of a stage; its menu without lists. */
 remat_status api_pipeline_shape(api_pipeline *pipeline, uint32_t first, uint32_t end,
                                 size_t *ret_shape, remat_error *error);
-remat_status api_pipeline_bytes(api_pipeline *pipeline, uint32_t first, uint32_t end,
+remat_status api_pipeline_bytes(void *pipeline, uint32_t first, uint32_t end,
                                 remat_stage_menu *ret_menu, remat_error *error);
 /* Weights and what goes with them of the stages of a rank, in their order; what that leaves
  * activations nothing of. */

@@ -24,10 +24,8 @@ void *api_pipeline_grow(void *array, size_t n, size_t size)
 
 static remat_status read_shape(const api_pipeline *p, api_shape *s, remat_error *error)
 {
-    json_t *document = api_stage_document(p->profile, p->document, &p->units, s->first, s->end);
-    remat_status status = document ? remat_profile_decode(document, "", &s->profile, error)
-                                   : remat_fail_memory(error);
-    json_decref(document);
+    remat_status status = remat_profile_cut(p->profile, api_unit_start(&p->units, s->first),
+                                            p->units.end[s->end - 1], &s->profile, error);
     if (status)
         return status;
     s->all = remat_store_all_makespan(s->profile);
@@ -124,13 +122,30 @@ void api_pipeline_beside(const api_pipeline *p, const api_part *parts, uint32_t 
         *beside = (api_beside){update, exposed};
 }
 
-remat_status api_pipeline_bytes(api_pipeline *p, uint32_t first, uint32_t end,
+/* A stage of the same kinds whose bytes are known; tied ends have more than their kinds tell. */
+static size_t alike(const api_pipeline *p, uint32_t first, uint32_t end)
+{
+    const size_t width = p->units.n + 1, length = end - first;
+    const uint32_t *kind = p->units.kind;
+    for (size_t k = first; k-- > 1 && end < p->units.n;)
+        if (p->menus[k * width + k + length].fixed != UINT64_MAX &&
+            memcmp(&kind[k], &kind[first], length * sizeof *kind) == 0)
+            return k * width + k + length;
+    return SIZE_MAX;
+}
+
+remat_status api_pipeline_bytes(void *data, uint32_t first, uint32_t end,
                                 remat_stage_menu *ret_menu, remat_error *error)
 {
+    api_pipeline *p = data;
     const uint32_t start = api_unit_start(&p->units, first), last = p->units.end[end - 1] - 1;
     const size_t cell = first * (p->units.n + 1) + end;
     remat_stage_menu *menu = &p->menus[cell];
-    if (menu->fixed == UINT64_MAX) {
+    const size_t same = menu->fixed == UINT64_MAX ? alike(p, first, end) : SIZE_MAX;
+    if (same != SIZE_MAX) {
+        *menu = p->menus[same];
+        p->updates[cell] = p->updates[same];
+    } else if (menu->fixed == UINT64_MAX) {
         const api_part part = {first, end};
         api_beside beside = {0, 0};
         remat_step_table table;

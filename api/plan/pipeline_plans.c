@@ -31,7 +31,7 @@ static bool is_cancelled(void *data)
 
 static remat_status plan_once(api_pipeline *p, remat_pipeline_plan *ret_plan, remat_error *error)
 {
-    const remat_stage_host host = {p, api_pipeline_menu, is_cancelled};
+    const remat_stage_host host = {p, api_pipeline_menu, api_pipeline_bytes, is_cancelled};
     remat_status status = remat_pipeline_plan_make(&p->question, &host, ret_plan, error);
     api_pipeline_menus_clear(p);
     return status;

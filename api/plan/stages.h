@@ -11,7 +11,7 @@
 typedef struct api_units {
     uint32_t n;
     uint32_t *end;  /* [n]: the first node behind it */
-    uint32_t *kind; /* [n]: those of one kind differ in names alone */
+    uint32_t *kind; /* [n]: those of one kind differ in names alone, their tensors too */
     double *least;  /* [n]: of its nodes, forward and back */
 } api_units;
 

@@ -43,6 +43,20 @@ static remat_status menu_of(planner *a, uint32_t first, uint32_t end, const rema
     return a->host->menu(a->host->data, first, end, &a->menus[i], a->error);
 }
 
+/* With no list: what a rank takes whatever it runs. */
+static remat_status bare_bytes(planner *a, uint32_t rank, uint32_t first, uint32_t end,
+                               uint64_t *ret_bytes)
+{
+    remat_stage_menu menu = {0};
+    *ret_bytes = 0;
+    if (!a->host->bytes)
+        return REMAT_OK;
+    remat_status status = a->host->bytes(a->host->data, first, end, &menu, a->error);
+    const remat_pipeline_stage nothing = remat_stage_of(&menu, &(remat_stage_list){.held = 0});
+    *ret_bytes = pipeline_bytes(a->p, rank, remat_pipeline_in_flight(a->p, rank), &nothing);
+    return status;
+}
+
 remat_pipeline_stage remat_stage_of(const remat_stage_menu *menu, const remat_stage_list *list)
 {
     return (remat_pipeline_stage){.forward = list->forward,
@@ -59,6 +73,16 @@ static uint64_t list_bytes(const planner *a, uint32_t rank, const remat_stage_me
     const remat_pipeline_stage stage = remat_stage_of(menu, &menu->lists[i]);
     const uint32_t n = remat_pipeline_in_flight(a->p, rank), most = menu->lists[i].in_flight;
     return most > 0 && n > most ? UINT64_MAX : pipeline_bytes(a->p, rank, n, &stage);
+}
+
+static uint64_t least_bytes(const planner *a, uint32_t rank, const remat_stage_menu *menu)
+{
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < menu->n_lists; i++) {
+        const uint64_t bytes = list_bytes(a, rank, menu, i);
+        least = bytes < least ? bytes : least;
+    }
+    return least;
 }
 
 uint64_t remat_pipeline_room(const remat_pipeline_question *q, uint32_t rank, uint32_t in_flight,
@@ -117,9 +141,15 @@ static double back_send(const planner *a, uint32_t rank, const remat_stage_menu 
 static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_t end)
 {
     const uint32_t width = a->q->n_units + 1;
+    const uint64_t behind = a->need[(rank + 1) * width + end];
+    uint64_t *least = &a->need[rank * width + first], bare = 0;
     const remat_stage_menu *menu = NULL;
-    remat_status status = menu_of(a, first, end, &menu);
-    if (status)
+    if (behind > *least && a->rest[(rank + 1) * width + end] == INFINITY)
+        return REMAT_OK;
+    remat_status status = bare_bytes(a, rank, first, end, &bare);
+    if (status || (bare > *least && bare > a->q->memory))
+        return status;
+    if ((status = menu_of(a, first, end, &menu)))
         return status;
     const remat_stage_list *list = fastest(a, rank, menu, a->q->memory);
     const double time =
@@ -128,14 +158,8 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
     const double sum = out + a->sum[(rank + 1) * width + end];
     const double own = back + own_time(a, rank, menu, time, sum);
     const double value = fmax(own, time + out + back + a->rest[(rank + 1) * width + end]);
-    uint64_t need = UINT64_MAX;
-    for (size_t i = 0; i < menu->n_lists; i++) {
-        const uint64_t bytes = list_bytes(a, rank, menu, i);
-        need = bytes < need ? bytes : need;
-    }
-    const uint64_t behind = a->need[(rank + 1) * width + end];
+    uint64_t need = least_bytes(a, rank, menu);
     double *rest = &a->rest[rank * width + first];
-    uint64_t *least = &a->need[rank * width + first];
     need = need > behind ? need : behind;
     *rest = fmin(*rest, value);
     a->sum[rank * width + first] = fmin(a->sum[rank * width + first], time + back + sum);
@@ -143,6 +167,37 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
                                            fmax(menu->beside, a->beside[(rank + 1) * width + end]));
     *least = need < *least ? need : *least;
     return REMAT_OK;
+}
+
+/* The end with which the least is needed, but for lists: with it known most others need none. */
+static remat_status likely_end(planner *a, uint32_t rank, uint32_t first, uint32_t *ret_end)
+{
+    const uint32_t width = a->q->n_units + 1;
+    uint64_t least = UINT64_MAX, bare = 0;
+    remat_status status = REMAT_OK;
+    for (uint32_t end = first + 1; end + (a->p->ranks - rank - 1) < width && !status; end++) {
+        const uint64_t behind = a->need[(rank + 1) * width + end];
+        status = bare_bytes(a, rank, first, end, &bare);
+        if ((bare > behind ? bare : behind) < least) {
+            least = bare > behind ? bare : behind;
+            *ret_end = end;
+        }
+    }
+    return status;
+}
+
+/* Of a rank from a unit on. */
+static remat_status bound_from(planner *a, uint32_t rank, uint32_t first)
+{
+    const uint32_t n = a->q->n_units, behind = a->p->ranks - rank - 1;
+    uint32_t likely = behind > 0 ? first + 1 : n;
+    remat_status status = behind > 0 ? likely_end(a, rank, first, &likely) : REMAT_OK;
+    if (!status)
+        status = bound_one(a, rank, first, likely);
+    for (uint32_t end = first + 1; behind > 0 && end + behind <= n && !status; end++)
+        if (end != likely)
+            status = bound_one(a, rank, first, end);
+    return status;
 }
 
 static remat_status bound_all(planner *a)
@@ -157,10 +212,8 @@ static remat_status bound_all(planner *a)
     a->sum[ranks * width + a->q->n_units] = a->beside[ranks * width + a->q->n_units] = 0;
     a->need[ranks * width + a->q->n_units] = 0;
     for (uint32_t r = ranks; r-- > 0;)
-        for (uint32_t first = r; first + (ranks - r) <= a->q->n_units; first++)
-            for (uint32_t end = first + 1; end + (ranks - r - 1) <= a->q->n_units && !status; end++)
-                if (r + 1 < ranks || end == a->q->n_units)
-                    status = bound_one(a, r, first, end);
+        for (uint32_t first = r; first + (ranks - r) <= a->q->n_units && !status; first++)
+            status = bound_from(a, r, first);
     return status;
 }
 
@@ -249,9 +302,14 @@ static remat_status search(planner *a, uint32_t rank, uint32_t first, double bef
     for (uint32_t end = first + 1; end + (ranks - rank - 1) < width && !status; end++) {
         const remat_stage_menu *menu = NULL;
         const double behind = a->rest[(rank + 1) * width + end];
-        status = behind < INFINITY ? menu_of(a, first, end, &menu) : REMAT_OK;
-        const remat_stage_list *list =
-            status || behind == INFINITY ? NULL : fastest(a, rank, menu, a->q->memory);
+        uint64_t bare = 0;
+        if (behind < INFINITY)
+            status = bare_bytes(a, rank, first, end, &bare);
+        if (behind == INFINITY || bare > a->q->memory)
+            continue;
+        if (!status)
+            status = menu_of(a, first, end, &menu);
+        const remat_stage_list *list = status ? NULL : fastest(a, rank, menu, a->q->memory);
         if (!list)
             continue;
         const double out = out_send(a, rank, menu), back = back_send(a, rank, menu);
@@ -325,13 +383,16 @@ static remat_status refuse(planner *a)
     for (uint32_t r = 0; r < a->p->ranks && a->need[r * width + first] == need; r++) {
         rank = r;
         for (uint32_t end = first + 1; end < width; end++) {
-            const remat_stage_menu *menu = &a->menus[(size_t)first * width + end];
-            uint64_t own = UINT64_MAX;
-            for (size_t i = 0; i < menu->n_lists; i++) {
-                const uint64_t bytes = list_bytes(a, r, menu, i);
-                own = bytes < own ? bytes : own;
-            }
-            if (own <= need && a->need[(r + 1) * width + end] <= need) {
+            const remat_stage_menu *menu = NULL;
+            uint64_t bare = 0;
+            if (a->need[(r + 1) * width + end] > need)
+                continue;
+            remat_status status = bare_bytes(a, r, first, end, &bare);
+            if (!status && bare <= need)
+                status = menu_of(a, first, end, &menu);
+            if (status)
+                return status;
+            if (menu && least_bytes(a, r, menu) <= need) {
                 first = end;
                 break;
             }

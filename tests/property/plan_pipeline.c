@@ -572,7 +572,16 @@ static void stages_are_what_they_are_cut_from(void **state)
         uint32_t at = 0;
         for (uint32_t u = 0; u < units.n; u++) {
             json_t *document = api_stage_document(e.profile, e.document, &units, u, u + 1);
-            remat_profile *stage = decoded(document);
+            remat_profile *stage = decoded(document), *cut = NULL;
+            char id[REMAT_ID_SIZE], of_cut[REMAT_ID_SIZE];
+            assert_int_equal(
+                remat_profile_cut(e.profile, api_unit_start(&units, u), units.end[u], &cut, &error),
+                REMAT_OK);
+            remat_profile_id(stage, id);
+            remat_profile_id(cut, of_cut);
+            assert_string_equal(id, of_cut);
+            assert_int_equal(cut->kind, stage->kind);
+            assert_int_equal(cut->n_edges, stage->n_edges);
             for (uint32_t v = 0; v < stage->n_nodes; v++, at++) {
                 assert_string_equal(stage->nodes[v].id, e.profile->nodes[at].id);
                 assert_true(stage->nodes[v].forward_time == e.profile->nodes[at].forward_time);
@@ -585,6 +594,7 @@ static void stages_are_what_they_are_cut_from(void **state)
                 assert_true(stage->inputs[0].bytes == sent->output_bytes &&
                             stage->inputs[0].gradient_bytes == sent->gradient_bytes);
             }
+            remat_profile_free(cut);
             remat_profile_free(stage);
             json_decref(document);
         }

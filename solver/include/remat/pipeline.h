@@ -148,6 +148,10 @@ typedef struct remat_stage_host {
     void *data;
     remat_status (*menu)(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
                          remat_error *error);
+    /* The same without its lists, which are then asked for where they may matter; NULL: nobody
+     * knows them without. */
+    remat_status (*bytes)(void *data, uint32_t first, uint32_t end, remat_stage_menu *ret_menu,
+                          remat_error *error);
     bool (*cancelled)(void *data); /* asked before each play; NULL: never */
 } remat_stage_host;
 
