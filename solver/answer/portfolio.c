@@ -51,7 +51,8 @@ static remat_status raise_bound(answer_wish *w, bound_moments *moments, double m
     if (!moments || !(makespan > 0))
         return REMAT_OK;
     const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
-    w->bound = bound_moments_raise(moments, own, w->bound, makespan, work, &host);
+    w->bound = w->raised > 0 ? fmax(w->bound, fmin(w->raised, makespan))
+                             : bound_moments_raise(moments, own, w->bound, makespan, work, &host);
     tell_bound(w);
     return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
                                          : REMAT_OK; /* a bound cut short is no answer */
@@ -390,6 +391,7 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
         answer_wish w = *asked;
         w.host = &host;
         w.bound = 0;
+        w.raised = asked->bound;
         w.moves_alone = w.problem->profile->n_nodes > ANSWER_NAMED_NODES;
         findings own = {.moments = NULL};
         status = find(&one, &w, &own, error);
@@ -461,8 +463,8 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       remat_error *error)
 {
     answer_searches searches = {0};
-    const answer_wish w = {problem, budget, alignment, effort, host, 0,
-                           0,       0,      &searches, NULL,   false};
+    const answer_wish w = {problem, budget, alignment, effort, host,  0,
+                           0,       0,      &searches, NULL,   false, 0};
     const remat_status status = answer_schedule(portfolio, &w, ret_schedule, error);
     answer_searches_clear(&searches);
     return status;

@@ -36,6 +36,7 @@ typedef struct answer_wish {
     answer_searches *searches;
     const answer_priced *priced; /* NULL: none */
     bool moves_alone;            /* over a link: not all of the search without it, too */
+    double raised; /* what others proved of the same question, where that took work; 0: nothing */
 } answer_wish;
 
 /* What a search is asked beside a wish's effort and series. */

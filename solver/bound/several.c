@@ -18,7 +18,8 @@
  * its bound, and rise by subgradient steps (Polyak 1969). Then branch and bound over whole values:
  * that v runs in a stage, or is held at a moment, and that it is not. Every bound is a dual value
  * at explicit multipliers, evaluated and lowered by a margin for rounding; the least of the open
- * cases is what is proven. */
+ * cases is what is proven. With nothing left to divide it is the least for these moments, and one
+ * that its paths break may join (bound/broken.c). */
 #include "bound/several.h"
 
 #include <math.h>
@@ -27,14 +28,16 @@
 
 enum {
     CANDIDATES = 100, /* moments that may join */
-    PROMISING = 32,   /* of them; where these prove nothing of a large gap, none was seen to */
-    TRIAL = 150,      /* evaluations for one of them */
+    FEW_NODES = 64,
+    PROMISING = 32, /* of them; where these prove nothing of a large gap, none was seen to */
+    TRIAL = 150,    /* evaluations for one of them */
     LONG_ASCENT = 4000,
     PATIENCE = 40,
     CASE_PATIENCE = 10
 };
 
 #define ENOUGH 1e-3     /* of the makespan: what is done where the gap is larger */
+#define BROKEN 2e-3     /* of the makespan: a gap for which moments are added that are broken */
 #define LARGE 1e-2      /* of the makespan: a gap of which whole values alone prove nothing */
 #define FIRST_GAIN 3e-3 /* of the forwards' time: what a step aims at */
 #define DEFLECTION 1.5
@@ -54,14 +57,14 @@ typedef struct candidate {
 
 /* By bits of stages in which v runs, or of moments at which it is held: the intervals with R = 1,
  * those that begin there. */
-static uint16_t intervals_of(uint32_t moments, uint32_t bits, bool begin_there)
+static uint32_t intervals_of(uint32_t moments, uint32_t bits, bool begin_there)
 {
-    uint16_t all = 0;
+    uint32_t all = 0;
     for (uint32_t j = 1; j <= moments; j++)
         for (uint32_t i = 1; i <= j; i++) {
             const uint32_t within = begin_there ? 1u << i : (1u << (j + 1)) - (1u << i);
             if (bits & within)
-                all |= (uint16_t)(1u << interval(i, j));
+                all |= 1u << interval(i, j);
         }
     return all;
 }
@@ -69,7 +72,7 @@ static uint16_t intervals_of(uint32_t moments, uint32_t bits, bool begin_there)
 static void need(bound_several *s, uint32_t v, uint32_t reader)
 {
     if (v < s->m->n && s->begin[reader] > 0)
-        s->needed[v] |= (uint16_t)(1u << interval(s->begin[reader], s->end[reader] - 1u));
+        s->needed[v] |= 1u << interval(s->begin[reader], s->end[reader] - 1u);
 }
 
 void bound_find_facts(bound_several *s)
@@ -112,7 +115,7 @@ typedef struct gaps {
     double time, out, saved;
     uint32_t stages; /* J + 1: the end */
     uint32_t begin, end;
-    uint16_t needed;
+    uint32_t needed;
     uint8_t read;
     bound_fixing fixed;
 } gaps;
@@ -202,12 +205,11 @@ static double shortest_path(const gaps *g, uint8_t *ret_runs, uint8_t *ret_held)
 static void collect_penalties(bound_several *s, const double *x)
 {
     const uint32_t many = bound_intervals(s);
-    memset(s->rho, 0, s->m->n * BOUND_INTERVALS * sizeof *s->rho);
-    memset(s->pi, 0, s->m->n * BOUND_INTERVALS * sizeof *s->pi);
+    memset(s->rho, 0, (size_t)s->m->n * many * sizeof *s->rho);
+    memset(s->pi, 0, (size_t)s->m->n * many * sizeof *s->pi);
     for (uint32_t e = 0; e < s->n_edges; e++) {
         const double *lambda = x + s->moments + (size_t)e * many;
-        double *pi = s->pi + (size_t)s->from[e] * BOUND_INTERVALS,
-               *rho = s->rho + (size_t)s->to[e] * BOUND_INTERVALS;
+        double *pi = s->pi + (size_t)s->from[e] * many, *rho = s->rho + (size_t)s->to[e] * many;
         for (uint32_t i = 0; i < many; i++) {
             pi[i] += lambda[i];
             rho[i] += lambda[i];
@@ -215,9 +217,7 @@ static void collect_penalties(bound_several *s, const double *x)
     }
 }
 
-/* Each node's cheapest path at the multipliers x. Returns what they prove; INFINITY if a node has
- * no path. */
-static double evaluate(bound_several *s, const double *x, const bound_fixing *fixings)
+double bound_find_paths(bound_several *s, const double *x, const bound_fixing *fixings)
 {
     const bound_moments *m = s->m;
     const uint32_t many = bound_intervals(s);
@@ -229,8 +229,8 @@ static double evaluate(bound_several *s, const double *x, const bound_fixing *fi
     }
     collect_penalties(s, x);
     for (uint32_t v = 0; v < m->n; v++) {
-        const gaps g = {s->rho + (size_t)v * BOUND_INTERVALS,
-                        s->pi + (size_t)v * BOUND_INTERVALS,
+        const gaps g = {s->rho + (size_t)v * many,
+                        s->pi + (size_t)v * many,
                         price,
                         m->again[v],
                         m->out[v],
@@ -274,18 +274,18 @@ static void find_gradient(bound_several *s)
     for (uint32_t k = 0; k < s->moments; k++)
         g[k] /= s->scale;
     for (uint32_t e = 0; e < s->n_edges; e++) {
-        const uint16_t runs = s->contains[s->runs[s->to[e]]],
+        const uint32_t runs = s->contains[s->runs[s->to[e]]],
                        there = s->contains[s->runs[s->from[e]]] | s->begins[s->held[s->from[e]]];
         double *lambda = g + s->moments + (size_t)e * many;
         for (uint32_t i = 0; i < many; i++)
-            lambda[i] = (runs >> i & 1) - (there >> i & 1);
+            lambda[i] = (double)(runs >> i & 1) - (double)(there >> i & 1);
     }
 }
 
 /* How much of the work is done, in hundredths. */
 static void tell(bound_several *s)
 {
-    const uint32_t now = (uint32_t)(100 * s->work / s->most_work);
+    const uint32_t now = (uint32_t)(100 * s->work / s->all_work);
     if (now > s->told)
         remat_host_progress(s->host, fmin(1, now / 100.0));
     s->told = now;
@@ -339,7 +339,7 @@ double bound_ascend(bound_several *s, const bound_fixing *fixings, uint32_t eval
     const uint32_t patience = evaluations == BOUND_ASCENT ? CASE_PATIENCE : PATIENCE;
     uint32_t since = 0;
     for (uint32_t i = 1; i <= evaluations && best < s->target; i++) {
-        const double value = evaluate(s, s->multipliers, fixings);
+        const double value = bound_find_paths(s, s->multipliers, fixings);
         if (value == INFINITY)
             return INFINITY;
         average(s, i);
@@ -351,7 +351,7 @@ double bound_ascend(bound_several *s, const bound_fixing *fixings, uint32_t eval
             since = 0;
             delta /= 2;
             memcpy(s->multipliers, s->best, bytes);
-            (void)evaluate(s, s->multipliers, fixings);
+            (void)bound_find_paths(s, s->multipliers, fixings);
         }
         find_gradient(s);
         const double square =
@@ -413,9 +413,7 @@ static void remove_moment(bound_several *s, uint32_t place)
     memmove(&s->at[place], &s->at[place + 1], (s->moments - place) * sizeof *s->at);
 }
 
-/* Where b comes among the moments; UINT32_MAX if its backward may come before or after one of
- * theirs. */
-static uint32_t place_of(bound_several *s, uint32_t b)
+uint32_t bound_place_of(bound_several *s, uint32_t b)
 {
     uint32_t place = 0;
     bound_look_at(s->m, b, false, s->budget);
@@ -442,7 +440,7 @@ static double extend(bound_several *s, const uint32_t *candidates, uint32_t n, d
     double most = bound;
     uint32_t joins = UINT32_MAX, joins_at = 0;
     for (uint32_t i = 0; i < n && s->work < s->most_work && most < s->target; i++) {
-        const uint32_t place = place_of(s, candidates[i]);
+        const uint32_t place = bound_place_of(s, candidates[i]);
         if (i >= PROMISING && joins == UINT32_MAX && is_far(s, bound))
             break;
         if (place == UINT32_MAX)
@@ -495,6 +493,13 @@ static void keep_row(bound_several *s, double bound)
     r->bound = bound;
 }
 
+void bound_lengthen_row(bound_several *s, uint32_t b, uint32_t place)
+{
+    const bound_row *without = &s->rows[s->moments];
+    add_moment(s, b, place, without->multipliers);
+    keep_row(s, fmax(without->bound, bound_ascend(s, s->none, LONG_ASCENT)));
+}
+
 /* Rows of up to four moments, each found from the one before. Returns what the last one proves. */
 static double choose_moments(bound_several *s)
 {
@@ -506,7 +511,7 @@ static double choose_moments(bound_several *s)
         return bound;
     bound = fmax(bound, bound_ascend(s, s->none, BOUND_ASCENT));
     keep_row(s, bound);
-    while (bound < s->target && s->moments < BOUND_ROW_MOMENTS && s->work < s->most_work / 2) {
+    while (bound < s->target && s->moments < BOUND_ROW_CHOSEN && s->work < s->most_work / 2) {
         const uint32_t before = s->moments;
         bound = extend(s, candidates, n, bound, s->rows[s->moments].multipliers);
         if (s->moments == before)
@@ -571,6 +576,18 @@ static bool is_enough(const bound_moments *m, uint64_t work)
     return n * TRIAL * intervals * m->n <= work / 2;
 }
 
+/* Where nothing is left to divide, or a row takes all of the work, other moments prove more of few
+ * nodes. */
+static double search_all(bound_several *s, double proven)
+{
+    const uint32_t longest = s->moments;
+    proven = bound_search_rows(s, proven);
+    if (s->m->n > FEW_NODES || s->target - proven < BROKEN * (s->m->store_all + s->target))
+        return proven;
+    s->most_work = s->all_work;
+    return bound_search_broken(s, longest, proven);
+}
+
 double bound_moments_raise(bound_moments *m, uint64_t budget, double bound, double makespan,
                            uint64_t work, const remat_host *host)
 {
@@ -580,7 +597,8 @@ double bound_moments_raise(bound_moments *m, uint64_t budget, double bound, doub
                        .host = host,
                        .budget = budget,
                        .target = makespan - m->store_all,
-                       .most_work = work};
+                       .most_work = work,
+                       .all_work = m->n <= FEW_NODES ? 2 * work : work};
     double bytes = 1;
     for (uint32_t v = 0; v < m->n; v++)
         bytes += m->out[v] + m->saved[v];
@@ -589,7 +607,7 @@ double bound_moments_raise(bound_moments *m, uint64_t budget, double bound, doub
     if (make_room(&s)) {
         proven = choose_moments(&s);
         if (proven > 0 && proven < s.target && (s.moments > 1 || !is_far(&s, proven)))
-            proven = bound_search_rows(&s, proven);
+            proven = search_all(&s, proven);
     }
     model_arena_clear(&s.arena);
     return fmax(bound, fmin(m->store_all + proven, makespan));

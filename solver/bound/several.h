@@ -5,7 +5,8 @@
 #include "bound/private.h"
 
 enum {
-    BOUND_ROW_MOMENTS = 4,
+    BOUND_ROW_CHOSEN = 4,  /* moments, by what each proves */
+    BOUND_ROW_MOMENTS = 6, /* with those that were broken */
     BOUND_ROW_STAGES = BOUND_ROW_MOMENTS + 1,
     BOUND_INTERVALS = BOUND_ROW_MOMENTS * (BOUND_ROW_MOMENTS + 1) / 2,
     BOUND_ASCENT = 80 /* evaluations, for a case of the search */
@@ -27,22 +28,23 @@ typedef struct bound_several {
     bound_moments *m;
     const remat_host *host;
     uint64_t budget, work, most_work;
-    uint32_t told; /* hundredths of the work */
-    double target; /* time beyond storing everything: more need not be proven */
+    uint64_t all_work; /* with what follows */
+    uint32_t told;     /* hundredths of it */
+    double target;     /* time beyond storing everything: more need not be proven */
     uint32_t moments, at[BOUND_ROW_MOMENTS];
     double capacity[BOUND_ROW_MOMENTS]; /* by moment */
     uint32_t n_edges, *from, *to;
     uint8_t *begin, *end; /* by node: its backward falls into stages begin to end - 1; begin 0:
                              perhaps before all */
-    uint16_t *needed;     /* by node: intervals in which P = 1 */
+    uint32_t *needed;     /* by node: intervals in which P = 1 */
     uint8_t *read;        /* by node: moments at which it is held */
-    double *rho, *pi;     /* by node and interval: lambda of R, of P */
+    double *rho, *pi;     /* by node and interval of the row: lambda of R, of P */
     uint8_t *runs, *held; /* by node: of the cheapest path */
     double *multipliers, *best, *gradient, *direction;
     double *run_mean, *held_mean; /* by node and stage: of late ascents */
     bound_fixing *fixings, *none;
     bound_row rows[BOUND_ROW_MOMENTS + 1]; /* by how many moments */
-    uint16_t contains[1 << BOUND_ROW_STAGES], begins[1 << BOUND_ROW_STAGES]; /* intervals_of bits */
+    uint32_t contains[1 << BOUND_ROW_STAGES], begins[1 << BOUND_ROW_STAGES]; /* intervals_of bits */
     double scale; /* bytes that count as much in a step as one run */
     model_arena arena;
 } bound_several;
@@ -65,7 +67,26 @@ void bound_find_facts(bound_several *several);
  * time beyond storing everything that is proven. INFINITY: nothing is as it was fixed. */
 double bound_ascend(bound_several *several, const bound_fixing *fixings, uint32_t evaluations);
 
+/* Each node's cheapest path at the multipliers x, in s->runs and s->held. Returns what they prove;
+ * INFINITY if a node has no path. */
+double bound_find_paths(bound_several *several, const double *x, const bound_fixing *fixings);
+
+/* Where the moment of B b comes among those of the row, which is left in the moments as looked at;
+ * UINT32_MAX if its backward may come before or after one of theirs. */
+uint32_t bound_place_of(bound_several *several, uint32_t b);
+
+/* The row with one more moment, from the multipliers of the row without it, in s->rows. */
+void bound_lengthen_row(bound_several *several, uint32_t b, uint32_t place);
+
+/* The moment whose capacity the paths at hand break most, and its place; UINT32_MAX: none. before:
+ * room for a flag by node. */
+uint32_t bound_most_broken(bound_several *several, bool *before, uint32_t *ret_place);
+
 /* Branch and bound over whole values in each row, the longest first. At least bound. */
 double bound_search_rows(bound_several *several, double bound);
+
+/* The same in rows that get the moments which what was found without them breaks. longest: of the
+ * rows that were chosen. At least bound. */
+double bound_search_broken(bound_several *several, uint32_t longest, double bound);
 
 #endif

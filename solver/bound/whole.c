@@ -108,14 +108,14 @@ static size_t least_case(const tree *t)
 }
 
 /* Both ways of a case's choice. False without memory: the case is still open then. */
-static bool divide(bound_several *s, const open_case *parent, tree *t)
+static bool divide(bound_several *s, const open_case *parent, uint32_t evaluations, tree *t)
 {
     const size_t before = t->n;
     for (int yes = 0; yes < 2; yes++) {
         memcpy(s->fixings, parent->fixings, s->m->n * sizeof *s->fixings);
         fix(&s->fixings[parent->next.node], parent->next, yes);
         memcpy(s->multipliers, parent->multipliers, bound_multipliers(s) * sizeof *s->multipliers);
-        const double bound = fmax(parent->bound, bound_ascend(s, s->fixings, BOUND_ASCENT));
+        const double bound = fmax(parent->bound, bound_ascend(s, s->fixings, evaluations));
         if (bound < s->target && !open_new(s, bound, t)) {
             while (t->n > before)
                 close_case(&t->cases[--t->n]);
@@ -125,9 +125,10 @@ static bool divide(bound_several *s, const open_case *parent, tree *t)
     return true;
 }
 
-/* Branch and bound over one row, best first. */
-static void grow(bound_several *s, tree *t, const bound_row *r)
+/* Branch and bound over one row, best first, with so much work more. */
+static void grow(bound_several *s, uint64_t work, uint32_t evaluations, tree *t, const bound_row *r)
 {
+    const uint64_t most = s->work + work;
     memcpy(s->at, r->at, sizeof s->at);
     bound_find_facts(s);
     memset(s->fixings, 0, s->m->n * sizeof *s->fixings);
@@ -136,19 +137,26 @@ static void grow(bound_several *s, tree *t, const bound_row *r)
         fmax(r->bound, bound_ascend(s, s->none, BOUND_ASCENT)); /* for means that still move */
     if (t->bound >= s->target || !open_new(s, t->bound, t))
         return;
-    while (t->n > 0 && s->work < s->most_work && !remat_host_cancelled(s->host)) {
+    while (t->n > 0 && s->work < most && !remat_host_cancelled(s->host)) {
         const size_t at = least_case(t);
         open_case parent = t->cases[at];
         t->bound = parent.bound;
         if (parent.next.node == s->m->n || (t->n + 2) * case_bytes(s) > MOST_CASE_BYTES)
             return;
         t->cases[at] = t->cases[--t->n];
-        const bool done = divide(s, &parent, t);
+        const bool done = divide(s, &parent, evaluations, t);
         close_case(&parent);
         if (!done)
             return;
         t->bound = t->n > 0 ? t->cases[least_case(t)].bound : s->target;
     }
+}
+
+static void clear(tree *t)
+{
+    while (t->n > 0)
+        close_case(&t->cases[--t->n]);
+    free(t->cases);
 }
 
 /* The longest row first; another one where nothing is left to divide. */
@@ -158,11 +166,45 @@ double bound_search_rows(bound_several *s, double bound)
     for (uint32_t k = longest; k > 0 && bound < s->target && s->work < s->most_work; k--) {
         tree t = {.bound = s->rows[k].bound};
         s->moments = k;
-        grow(s, &t, &s->rows[k]);
+        grow(s, s->most_work - s->work, BOUND_ASCENT, &t, &s->rows[k]);
         bound = fmax(bound, t.bound);
-        while (t.n > 0)
-            close_case(&t.cases[--t.n]);
-        free(t.cases);
+        clear(&t);
+    }
+    return fmin(bound, s->target);
+}
+
+/* One more moment for the row, which the case that proves least breaks. */
+static bool lengthen(bound_several *s, const tree *t, bool *before)
+{
+    if (t->n == 0 || s->moments == BOUND_ROW_MOMENTS)
+        return false;
+    const open_case *least = &t->cases[least_case(t)];
+    uint32_t place = 0;
+    (void)bound_find_paths(s, least->multipliers, least->fixings);
+    const uint32_t b = bound_most_broken(s, before, &place);
+    if (b == UINT32_MAX)
+        return false;
+    bound_lengthen_row(s, b, place);
+    return true;
+}
+
+/* From each row that was chosen; of two moments first, as what others break is found soonest there.
+ * Half of the work is for a row: those with more may need less. */
+double bound_search_broken(bound_several *s, uint32_t longest, double bound)
+{
+    static const uint32_t first[BOUND_ROW_CHOSEN] = {2, 1, 3, 4};
+    bool *before = model_arena_array(&s->arena, s->m->n, sizeof *before);
+    for (uint32_t i = 0; before && i < BOUND_ROW_CHOSEN; i++) {
+        bool more = first[i] <= longest;
+        s->moments = first[i];
+        while (more && bound < s->target && s->work < s->most_work &&
+               !remat_host_cancelled(s->host)) {
+            tree t = {.bound = s->rows[s->moments].bound};
+            grow(s, (s->most_work - s->work) / 2 + 1, BOUND_ASCENT / 2, &t, &s->rows[s->moments]);
+            bound = fmax(bound, t.bound);
+            more = lengthen(s, &t, before);
+            clear(&t);
+        }
     }
     return fmin(bound, s->target);
 }
