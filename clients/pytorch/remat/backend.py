@@ -70,9 +70,8 @@ class Backend:
             raise ValueError(f"inner is {inner!r}; there are None and \"inductor\"")
         if offline not in ("error", "plain"):
             raise ValueError(f"offline is {offline!r}; there are \"error\" and \"plain\"")
-        for name, value in (("spans", spans), ("repeats", repeats)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be 1 or more")
+        at_least(1, spans=spans, repeats=repeats)
+        at_least(0, reserved=reserved)
         if version() < (2, 4):
             raise CaptureError(f"torch {torch.__version__} has no torch.compile that this works with; 2.4 or later has")
         self.budget = budget if budget == "auto" else parse_budget(budget)
@@ -282,6 +281,12 @@ class Backend:
         return self.budget if self.budget != "auto" else auto_budget(None, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
+def at_least(least: int, **numbers: Any) -> None:
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} is {value!r}; it must be a whole number, {least} or more")
+
+
 def auto_budget(model: Optional[torch.nn.Module], device: torch.device) -> int:
     """A share of the memory that is free, without what a model's gradients will take. Raises BudgetError."""
     free, source = free_bytes(device)
@@ -406,10 +411,7 @@ class _Graph:
         starts = [r.grad_fn for r in map(results.__getitem__, self.own) if isinstance(r, torch.Tensor) and r.grad_fn is not None]
         starts += [f for start in starts for f, _ in start.next_functions if f is not None]
         for node in [n for n in starts if type(n).__name__ == "CompiledFunctionBackward"][:1]:
-            node.register_prehook(self._begins)
-
-    def _begins(self, gradients: Any) -> None:
-        self.now.without = sum(1 << i for i, place in enumerate(self.tangents) if gradients[place] is None)
+            node.register_prehook(lambda grads: setattr(self.now, "without", sum(1 << i for i, place in enumerate(self.tangents) if grads[place] is None)))
 
     def _none(self) -> Set[int]:
         """Places of gradients that are made of tangents that are not there only."""
@@ -550,7 +552,7 @@ def _kind(args: Sequence[Any], places: bool) -> Tuple[Any, ...]:
     for i, value in enumerate(args):
         strided = isinstance(value, torch.Tensor) and value.layout == torch.strided and not is_traceable_wrapper_subclass(value)
         is_parameter, is_tensor = isinstance(value, torch.nn.Parameter), isinstance(value, torch.Tensor)
-        key.append(value if not is_tensor else value.requires_grad if is_parameter else
+        key.append(value if not is_tensor else (value.requires_grad, value.dtype) if is_parameter else  # which torch 2.6 does not guard, either
                    (value.shape, strided and value.stride(), value.dtype, value.requires_grad))
         if strided:
             begin, storage = value.storage_offset() * value.element_size(), value.untyped_storage()._cdata

@@ -58,30 +58,35 @@ def compare(model: torch.nn.Module, example_inputs: Any, budgets: Sequence[Budge
 
     loss: makes one number of the model's result; default the sum of its tensors. more: as for fit. Times are as in profiles: on one CPU thread those in which
     it ran. Measured peaks are those of the allocator above the level before the step, which starts without gradients, with the inputs added. The model ends as
-    it began, without a schedule; the gradients of its parameters are set to None. Raises as fit does."""
-    run = _Step(Example(model, example_inputs), loss or _sum)
-    ways = [_Way("plain")]
-    if checkpointed or isinstance(model, torch.nn.Sequential):
-        blocks = [m for m in model.modules() if isinstance(m, checkpointed)] if checkpointed else list(model.children())
-        if not blocks:
-            raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
-        ways.append(_Way("checkpoint per block", blocks=blocks))
+    it began, with its schedule, if it has one, and its gradients. Raises as fit does."""
+    with contextlib.ExitStack() as last:
+        last.callback(vars(model).update, {name: value for name, value in vars(model).items() if name == "forward"})
+        for parameter in model.parameters():
+            last.callback(setattr, parameter, "grad", parameter.grad)
+        set_forward(model)
+        model.zero_grad(set_to_none=True)
+        run = _Step(Example(model, example_inputs), loss or (lambda result: sum(t.float().sum() for t in tensors_of(result) if t.requires_grad)))
+        ways = [_Way("plain")]
+        if checkpointed or isinstance(model, torch.nn.Sequential):
+            blocks = [m for m in model.modules() if isinstance(m, checkpointed)] if checkpointed else list(model.children())
+            if not blocks:
+                raise ValueError(f"{type(model).__name__} has no module of the classes checkpointed")
+            ways.append(_Way("checkpoint per block", blocks=blocks))
 
-    def fitted(budget: Budget) -> Fitted:
-        try:
-            return fit_example(run.example, budget, run.loss, False, options_of(**more), functools.partial(set_forward, model))
-        finally:
-            set_forward(model)
-    ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
-    for way in ways:
-        way.peak = run.peak(way)
-    for other in [way for way in ways if way.name.startswith("checkpoint")]:
-        ways += _at_the_peak_of(other, run, fitted)
-    for _ in range(steps):
+        def fitted(budget: Budget) -> Fitted:
+            try:
+                return fit_example(run.example, budget, run.loss, False, options_of(**more), functools.partial(set_forward, model))
+            finally:
+                set_forward(model)
+        ways += [_Way(str(budget), forward=fitted(budget)) for budget in budgets]
         for way in ways:
-            way.seconds.append(run.seconds(way))
-    model.zero_grad(set_to_none=True)
-    return Comparison([way.row(statistics.median(ways[0].seconds)) for way in ways])
+            way.peak = run.peak(way)
+        for other in [way for way in ways if way.name.startswith("checkpoint")]:
+            ways += _at_the_peak_of(other, run, fitted)
+        for _ in range(steps):
+            for way in ways:
+                way.seconds.append(run.seconds(way))
+        return Comparison([way.row(statistics.median(ways[0].seconds)) for way in ways])
 
 
 @dataclasses.dataclass
@@ -108,6 +113,8 @@ class _Way:
 
     def row(self, plain: float) -> Row:
         seconds, said = statistics.median(self.seconds), {"solver": ""} if self.forward is None else self.forward.schedule
+        if self.forward is not None and len(self.forward.backend.frames()) > 1:  # each with a schedule of its own
+            said = {"solver": "several", "budget": self.forward.limit}
         return Row(self.name, said.get("budget"), said["solver"], said.get("peak"), self.peak, said.get("overhead"), seconds / plain - 1, seconds)
 
 
@@ -126,10 +133,6 @@ def _at_the_peak_of(other: _Way, run: "_Step", fitted: Callable[[Budget], Any]) 
         found += [way] * (way.peak <= other.peak)
         low, high = (budget, high) if way.peak <= other.peak else (low, budget)
     return [min(found, key=lambda way: way.forward.schedule["makespan"])] if found else []
-
-
-def _sum(result: Any) -> torch.Tensor:
-    return sum(t.float().sum() for t in tensors_of(result) if t.requires_grad)
 
 
 class _Step:

@@ -103,7 +103,9 @@ def cost(device: Device, node: fx.Node, backward: bool) -> float:
     flops = _flops(node) if kind in _COMPUTING else 0.0
     part = operator_of(node)
     if part == "convolution":
-        flops *= _filled(node)
+        source, weight = _convolved(node)
+        read, written = source.shape[1], weight.shape[0]  # more is computed where the last block is not full; an image of few has kernels of its own
+        flops *= (-(-written // _BLOCK) * _BLOCK / written) * (-(-read // _BLOCK) * _BLOCK / read if read > 4 else 1.0)
     return 1e6 * seconds(device, kind, precision, backward, flops, float(amount((*made, *read))), part)
 
 
@@ -125,13 +127,6 @@ def _convolved(node: fx.Node) -> Tuple[torch.Tensor, torch.Tensor]:
     """Image and weight."""
     first = _CONVOLUTIONS.index(name_of(node))
     return _value(node.args[first]), _value(node.args[first + 1])
-
-
-def _filled(node: fx.Node) -> float:
-    """How much more is computed where the last block of channels is not full; an image of few has kernels of its own."""
-    source, weight = _convolved(node)
-    read, written = source.shape[1], weight.shape[0]
-    return (-(-written // _BLOCK) * _BLOCK / written) * (-(-read // _BLOCK) * _BLOCK / read if read > 4 else 1.0)
 
 
 def _value(node: fx.Node) -> Any:

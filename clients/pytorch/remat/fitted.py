@@ -35,7 +35,7 @@ class Fitted(Forward):
     def __init__(self, model: torch.nn.Module, options: Dict[str, Any], budget: Budget, whole: bool = False) -> None:
         super().__init__(model)
         self.budget, self._options = budget, options
-        self.limit = budget  # of a step, where budget is of each graph
+        self.limit = budget  # of a step, where budget is of each graph; what options reserve is in it
         self.ratio = 0.0  # where it has several graphs: what a step was measured to take, of what they take together by their schedules
         self._within: Set[Tuple[int, ...]] = set()  # numbers of graphs that are within the limit together
         self._above = math.inf  # what was taken where that was too much, until a smaller share does
@@ -51,7 +51,7 @@ class Fitted(Forward):
         """The same with a share of what each graph takes, in percent, as its budget. In that counts what one of them holds for its backward
         as often as graphs are called in a step, as if they were alike: while one runs, the others hold theirs."""
         stage, link = self._options.get("stage"), self._options["link"]
-        more = {"least": self._least, "breaks": self.backend.breaks, "stage": stage and dataclasses.replace(stage, kept={}),
+        more = {"reserved": 0, "least": self._least, "breaks": self.backend.breaks, "stage": stage and dataclasses.replace(stage, kept={}),
                 "waiting": len(self.backend.calls) if link is None else 1}  # the service knows no link with both
         return Fitted(self.model, {**self._options, **more}, f"{share}%")
 
@@ -124,12 +124,13 @@ class Fitted(Forward):
         if not share or self._flight or taken >= self._above or least:
             raise BudgetError(said, taken)
         warnings.warn(f"remat: {said}: from the next one on each has {share} % of what it takes at most, in place of {last}", stacklevel=3)
-        self._options, self.budget, self._above = self.at(share)._options, f"{share}%", taken
+        self._options, self.budget, self._above, self.limit = self.at(share)._options, f"{share}%", taken, budget
         self._prepare()
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
 
+    @torch._dynamo.disable  # a torch.compile around it would follow the model instead
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or transformed():
             return self.plain(*args, **kwargs)

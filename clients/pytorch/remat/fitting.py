@@ -14,7 +14,7 @@ import torch
 
 from . import pipelines, planned, sharing, steps, transfers
 from .autocast import under
-from .backend import auto_budget, why
+from .backend import at_least, auto_budget, why
 from .client import Budget, bytes_of, parse_budget
 from .errors import BudgetError, CaptureError
 from .fitted import ALLOWED, Fitted, has_recurrent
@@ -124,6 +124,7 @@ def options_of(**more: Any) -> Dict[str, Any]:
     for name in more:
         if name not in known:
             raise TypeError(f"fit has no option {name!r}; it has {', '.join(known)}")
+    at_least(0, reserved=more.get("reserved", 0))
     return {**known, **more}
 
 
@@ -182,7 +183,7 @@ class _Fit:
 
     def run(self) -> Fitted:
         wanted = self.wanted
-        asked = wanted if isinstance(wanted, str) or wanted - wanted // SPARE < self.options["reserved"] else wanted - wanted // SPARE
+        asked = wanted if isinstance(wanted, str) else wanted - max(0, wanted - self.options["reserved"]) // SPARE
         while True:
             try:
                 return self._at(asked)
@@ -203,8 +204,8 @@ class _Fit:
             fitted = self._divided(fitted, self.wanted - self.options["reserved"])
         if self.check:
             fitted.measured_peak = _peak(fitted, self.example, self.loss, self.options, warm=False)
-            if isinstance(self.wanted, int) and fitted.measured_peak > ALLOWED * self.wanted:
-                warnings.warn(f"remat: the budget is {self.wanted} bytes, and a step was measured to take "
+            if isinstance(self.wanted, int) and fitted.measured_peak > ALLOWED * (self.wanted - self.options["reserved"]):
+                warnings.warn(f"remat: the budget is {self.wanted - self.options['reserved']} bytes, and a step was measured to take "
                               f"{fitted.measured_peak} ({fitted.schedule.get('peak', 'nothing')} predicted)", stacklevel=7)
         fitted.whole = fitted.graphs == 1 and not fitted.backend.breaks
         return fitted
@@ -250,5 +251,5 @@ class _Fit:
         steps.step(fitted, self.example, self.example.call, self.loss, 0)  # its calls
         best = made[sharing.divide(budget, measured - backend.together(), backend.at, measure)]
         self.install(best)
-        best.limit = fitted.limit
+        best.limit = fitted.limit - self.options["reserved"]
         return best

@@ -69,6 +69,7 @@ class FirstBatch(Forward):
     def of(self, model: torch.nn.Module) -> "FirstBatch":
         return FirstBatch(model, self.budget, self.loss, self.check, self.options)
 
+    @torch._dynamo.disable
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fitted is None and not (self.model.training and torch.is_grad_enabled()):
             return self.plain(*args, **kwargs)
@@ -91,12 +92,9 @@ class FirstBatch(Forward):
             if hasattr(self.model, "_require_grads_hook"):  # which checkpointing wanted
                 self.model.disable_input_require_grads()
         fit_example(Example(self.model, Call(args, kwargs)), self.budget, self.loss, self.check, self.options, functools.partial(setattr, self, "fitted"))
-        self._say(time.monotonic() - begin, off)
-
-    def _say(self, seconds: float, off: bool) -> None:
         fitted, schedule, what = self.fitted, self.fitted.schedule, type(self.model).__name__
         taken = f"measured {fitted.measured_peak} bytes" if fitted.measured_peak is not None else "not measured"
         overhead = f", {schedule['overhead']:.1%} more time predicted" if schedule else ""
         print(f"remat: {what} trains within {self.budget}: a step takes {fitted.limit}{' bytes' * isinstance(fitted.limit, int)} at most ({taken}){overhead}, "
               f"{len(fitted.pieces)} graph{'s' * (len(fitted.pieces) > 1)}, solved {fitted.backend.client.where} in "
-              f"{seconds:.1f} s{'; gradient checkpointing is off' if off else ''}", file=sys.stderr)
+              f"{time.monotonic() - begin:.1f} s{'; gradient checkpointing is off' if off else ''}", file=sys.stderr)

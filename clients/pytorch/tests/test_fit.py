@@ -257,6 +257,102 @@ def test_compare_with_checkpointed_blocks(server):
     assert model.forward is own
 
 
+@pytest.mark.core
+def test_compare_of_a_model_in_training(server):
+    """It keeps its schedule, and the gradients that it has by then. Graphs that share a budget have no schedule of all."""
+    model, x = Halved(), torch.randn(256, 64)
+    with pytest.warns(UserWarning, match="breaks the graph"):
+        remat.fit(model, x, "90%", server=server)
+    fitted = model.forward
+    model(x).square().sum().backward()
+    before = [(p.grad, p.grad.clone()) for p in model.parameters()]
+    with pytest.warns(UserWarning, match="breaks the graph"):
+        rows = remat.compare(model, x, ["100%"], steps=1, server=server).rows
+    assert model.forward is fitted and [row.name for row in rows] == ["plain", "100%"]
+    assert rows[1].solver == "several" and rows[1].predicted_peak is None and rows[1].measured_peak <= rows[1].budget
+    for p, (gradient, numbers) in zip(model.parameters(), before):
+        assert p.grad is gradient and torch.equal(gradient, numbers)
+
+
+class Halved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = mlp()[0][:6], mlp()[0][6:12]
+
+    def forward(self, x):
+        x = self.first(x)
+        torch._dynamo.graph_break()
+        return self.last(x)
+
+
+@pytest.mark.core
+def test_what_is_reserved_comes_off_a_divided_budget_once(server):
+    x, measured = torch.randn(256, 64), []
+    plain = steps.peak(plain_forward(Halved()), Example(Halved(), x), None, True)
+    for more in (0, plain // 2, 3 * plain):
+        model = Halved()
+        with pytest.warns(UserWarning, match="breaks the graph"):
+            remat.fit(model, x, int(0.9 * plain) + more, reserved=more, server=server)
+        measured.append(model.forward.measured_peak)
+        assert model.forward.limit == int(0.9 * plain) - int(0.9 * plain) // 500
+    assert max(measured) <= 0.9 * plain and min(measured) == max(measured)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("reserved", [1.5, "10KiB", None, -1, True, torch.tensor(9)])
+def test_what_is_reserved_is_a_number_of_bytes(reserved, server):
+    with pytest.raises(ValueError, match=r"reserved is .*; it must be a whole number, 0 or more"):
+        remat.fit(mlp()[0], mlp()[1], 10 ** 7, reserved=reserved, server=server)
+
+
+class Around(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x)
+
+
+def compiled_itself(model):
+    model.compile(backend="eager")
+    return model
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("compiled", [
+    lambda model: torch.compile(model, backend="eager"), compiled_itself, lambda model: torch.compile(Around(model), backend="eager"),
+    lambda model: torch.compile(lambda x: model(x), backend="eager")])
+def test_a_compile_around_what_is_fitted_leaves_the_schedule(compiled, server):
+    model, (x,) = mlp()
+    plain = copy.deepcopy(model)
+    remat.fit(model, x, "80%", server=server)
+    run = compiled(model)
+    for seed in range(3):
+        before = sum(model.forward.backend.ran.values())
+        found = []
+        for each in (run, plain):
+            model.zero_grad(), plain.zero_grad()
+            y = each(x + seed)
+            y.square().sum().backward()
+            found.append([y, *(p.grad for p in (model if each is run else plain).parameters())])
+        assert_same(*found)
+        assert sum(model.forward.backend.ran.values()) == before + 1
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_another_type_of_the_weights_after_fit(dtype, server):
+    """With an input that keeps its own, which is all that torch 2.6 guards."""
+    model, ids = nn.Sequential(nn.Embedding(20, 32), nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32)), torch.randint(20, (64,))
+    plain = copy.deepcopy(model).to(dtype)
+    remat.fit(model, ids, 10 ** 7, server=server)
+    step(model, (ids,), 0)
+    model.to(dtype)
+    for seed in range(2):
+        assert_same(step(model, (ids,), seed), step(plain, (ids,), seed))
+
+
 class Open(nn.Module):
     def __init__(self):
         super().__init__()
