@@ -52,7 +52,8 @@ static remat_status raise_bound(answer_wish *w, bound_moments *moments, double m
         return REMAT_OK;
     const uint64_t own = w->budget - bound_moments_others(moments, w->problem->in_flight);
     w->bound = w->raised > 0 ? fmax(w->bound, fmin(w->raised, makespan))
-                             : bound_moments_raise(moments, own, w->bound, makespan, work, &host);
+                             : bound_moments_raise(moments, own, w->bound, makespan, work,
+                                                   !answer_link_moves(w->problem->link), &host);
     tell_bound(w);
     return remat_host_cancelled(w->host) ? remat_fail(error, REMAT_CANCELLED, NULL, "cancelled")
                                          : REMAT_OK; /* a bound cut short is no answer */
@@ -391,7 +392,7 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
         answer_wish w = *asked;
         w.host = &host;
         w.bound = 0;
-        w.raised = asked->bound;
+        w.raised = answer_link_moves(asked->problem->link) ? 0 : asked->bound;
         w.moves_alone = w.problem->profile->n_nodes > ANSWER_NAMED_NODES;
         findings own = {.moments = NULL};
         status = find(&one, &w, &own, error);

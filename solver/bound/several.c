@@ -582,14 +582,14 @@ static double search_all(bound_several *s, double proven)
 {
     const uint32_t longest = s->moments;
     proven = bound_search_rows(s, proven);
-    if (s->m->n > FEW_NODES || s->target - proven < BROKEN * (s->m->store_all + s->target))
+    if (s->all_work == s->most_work || s->target - proven < BROKEN * (s->m->store_all + s->target))
         return proven;
     s->most_work = s->all_work;
     return bound_search_broken(s, longest, proven);
 }
 
 double bound_moments_raise(bound_moments *m, uint64_t budget, double bound, double makespan,
-                           uint64_t work, const remat_host *host)
+                           uint64_t work, bool twice, const remat_host *host)
 {
     if (m->profile->joint || !(bound < makespan * (1 - ENOUGH)) || !is_enough(m, work))
         return bound;
@@ -598,7 +598,7 @@ double bound_moments_raise(bound_moments *m, uint64_t budget, double bound, doub
                        .budget = budget,
                        .target = makespan - m->store_all,
                        .most_work = work,
-                       .all_work = m->n <= FEW_NODES ? 2 * work : work};
+                       .all_work = twice && m->n <= FEW_NODES ? 2 * work : work};
     double bytes = 1;
     for (uint32_t v = 0; v < m->n; v++)
         bytes += m->out[v] + m->saved[v];

@@ -88,7 +88,7 @@ static proofs count_proven(dice *d, const shape *s, unsigned n)
             fail_msg("graph %u: %llu bytes are called too few", i, (unsigned long long)budget);
         proven.by_one += bound >= least * (1 - 1e-6);
         if (least < INFINITY) /* as if a slower schedule had been found */
-            bound = bound_moments_raise(moments, budget, bound, 1.5 * least, SOME_WORK, NULL);
+            bound = bound_moments_raise(moments, budget, bound, 1.5 * least, SOME_WORK, true, NULL);
         if (bound > least)
             fail_msg("graph %u: bound %.17g, but the least is %.17g", i, bound, least);
         proven.by_several += bound >= least * (1 - 1e-6);
@@ -136,11 +136,11 @@ static void a_bound_is_raised_with_enough_work(void **state)
         const uint64_t enough = 2 * n * n * 150 * 3;
         unsigned polls = 0;
         const remat_host host = {.data = &polls, .cancelled = count_poll};
-        assert_true(bound ==
-                        bound_moments_raise(moments, budget, bound, 2 * bound, enough - 1, &host) &&
+        assert_true(bound == bound_moments_raise(moments, budget, bound, 2 * bound, enough - 1,
+                                                 true, &host) &&
                     polls == 0);
         if (bound > remat_store_all_makespan(profile) && bound < INFINITY)
-            bound_moments_raise(moments, budget, bound, 2 * bound, enough, &host);
+            bound_moments_raise(moments, budget, bound, 2 * bound, enough, true, &host);
         raised += polls > 0;
         bound_moments_free(moments);
         remat_profile_free(profile);
@@ -187,7 +187,7 @@ static void never_slower(void **state)
         double bound = bound_moments_makespan(moments, budget, 100);
         double found = fmin(improved(profile, budget, 0, 0), improved(profile, budget, 16, 0));
         if (bound < found && found < INFINITY)
-            bound = bound_moments_raise(moments, budget, bound, 1.5 * found, SOME_WORK, NULL);
+            bound = bound_moments_raise(moments, budget, bound, 1.5 * found, SOME_WORK, true, NULL);
         if (bound > found)
             fail_msg("graph %u: bound %.17g, but %.17g was found", i, bound, found);
         bound_moments_free(moments);
