@@ -11,6 +11,7 @@
 
 #define MOST_CASE_BYTES (UINT64_C(8) << 20) /* of open cases of a row */
 #define UNDECIDED 0.001
+#define IN_VAIN 0.01 /* of the gap: where a third of the work closes less, a row is given up */
 
 /* A choice that a case leaves open: that v runs in a stage, or is held at a moment. */
 typedef struct choice {
@@ -128,14 +129,15 @@ static bool divide(bound_several *s, const open_case *parent, uint32_t evaluatio
 /* Branch and bound over one row, best first, with so much work more. */
 static void grow(bound_several *s, uint64_t work, uint32_t evaluations, tree *t, const bound_row *r)
 {
-    const uint64_t most = s->work + work;
+    const uint64_t most = s->work + work, early = s->work + work / 3;
     memcpy(s->at, r->at, sizeof s->at);
     bound_find_facts(s);
     memset(s->fixings, 0, s->m->n * sizeof *s->fixings);
     memcpy(s->multipliers, r->multipliers, bound_multipliers(s) * sizeof *s->multipliers);
     t->bound =
         fmax(r->bound, bound_ascend(s, s->none, BOUND_ASCENT)); /* for means that still move */
-    if (t->bound >= s->target || !open_new(s, t->bound, t))
+    const double root = t->bound;
+    if (root >= s->target || !open_new(s, root, t))
         return;
     while (t->n > 0 && s->work < most && !remat_host_cancelled(s->host)) {
         const size_t at = least_case(t);
@@ -149,6 +151,8 @@ static void grow(bound_several *s, uint64_t work, uint32_t evaluations, tree *t,
         if (!done)
             return;
         t->bound = t->n > 0 ? t->cases[least_case(t)].bound : s->target;
+        if (s->work > early && t->bound - root < IN_VAIN * (s->target - root))
+            return;
     }
 }
 
