@@ -485,19 +485,18 @@ static uint32_t find_candidates(const bound_several *s, uint32_t *ret_candidates
     return n;
 }
 
-static void keep_row(bound_several *s, double bound)
+static void keep_row(const bound_several *s, double bound, bound_row *r)
 {
-    bound_row *r = &s->rows[s->moments];
     memcpy(r->at, s->at, sizeof r->at);
     memcpy(r->multipliers, s->best, bound_multipliers(s) * sizeof *s->best);
     r->bound = bound;
 }
 
-void bound_lengthen_row(bound_several *s, uint32_t b, uint32_t place)
+void bound_lengthen_row(bound_several *s, const bound_row *without, uint32_t b, uint32_t place)
 {
-    const bound_row *without = &s->rows[s->moments];
     add_moment(s, b, place, without->multipliers);
-    keep_row(s, fmax(without->bound, bound_ascend(s, s->none, LONG_ASCENT)));
+    keep_row(s, fmax(without->bound, bound_ascend(s, s->none, LONG_ASCENT)),
+             &s->longer[s->moments]);
 }
 
 /* Rows of up to four moments, each found from the one before. Returns what the last one proves. */
@@ -510,13 +509,13 @@ static double choose_moments(bound_several *s)
     if (!(bound > 0 && bound < INFINITY))
         return bound;
     bound = fmax(bound, bound_ascend(s, s->none, BOUND_ASCENT));
-    keep_row(s, bound);
+    keep_row(s, bound, &s->rows[s->moments]);
     while (bound < s->target && s->moments < BOUND_ROW_CHOSEN && s->work < s->most_work / 2) {
         const uint32_t before = s->moments;
         bound = extend(s, candidates, n, bound, s->rows[s->moments].multipliers);
         if (s->moments == before)
             break;
-        keep_row(s, bound);
+        keep_row(s, bound, &s->rows[s->moments]);
     }
     return bound;
 }
@@ -554,8 +553,10 @@ static bool make_room(bound_several *s)
         !s->run_mean || !s->held_mean || !s->fixings || !s->none)
         return false;
     for (uint32_t k = 1; k <= BOUND_ROW_MOMENTS; k++) {
-        s->rows[k].multipliers = model_arena_array(a, bound_multipliers(s), sizeof(double));
-        if (!s->rows[k].multipliers)
+        s->longer[k].multipliers = model_arena_array(a, bound_multipliers(s), sizeof(double));
+        if (k <= BOUND_ROW_CHOSEN)
+            s->rows[k].multipliers = model_arena_array(a, bound_multipliers(s), sizeof(double));
+        if (!s->longer[k].multipliers || (k <= BOUND_ROW_CHOSEN && !s->rows[k].multipliers))
             return false;
     }
     s->n_edges = 0;

@@ -43,7 +43,8 @@ typedef struct bound_several {
     double *multipliers, *best, *gradient, *direction;
     double *run_mean, *held_mean; /* by node and stage: of late ascents */
     bound_fixing *fixings, *none;
-    bound_row rows[BOUND_ROW_MOMENTS + 1]; /* by how many moments */
+    bound_row rows[BOUND_ROW_CHOSEN + 1];    /* by how many moments: as they were chosen */
+    bound_row longer[BOUND_ROW_MOMENTS + 1]; /* and with those that were broken */
     uint32_t contains[1 << BOUND_ROW_STAGES], begins[1 << BOUND_ROW_STAGES]; /* intervals_of bits */
     double scale; /* bytes that count as much in a step as one run */
     model_arena arena;
@@ -75,8 +76,9 @@ double bound_find_paths(bound_several *several, const double *x, const bound_fix
  * UINT32_MAX if its backward may come before or after one of theirs. */
 uint32_t bound_place_of(bound_several *several, uint32_t b);
 
-/* The row with one more moment, from the multipliers of the row without it, in s->rows. */
-void bound_lengthen_row(bound_several *several, uint32_t b, uint32_t place);
+/* The row at hand, `without`, with one more moment, from its multipliers, in s->longer. */
+void bound_lengthen_row(bound_several *several, const bound_row *without, uint32_t b,
+                        uint32_t place);
 
 /* The moment whose capacity the paths at hand break most, and its place; UINT32_MAX: none. before:
  * room for a flag by node. */

@@ -178,7 +178,7 @@ double bound_search_rows(bound_several *s, double bound)
 }
 
 /* One more moment for the row, which the case that proves least breaks. */
-static bool lengthen(bound_several *s, const tree *t, bool *before)
+static bool lengthen(bound_several *s, const tree *t, const bound_row *row, bool *before)
 {
     if (t->n == 0 || s->moments == BOUND_ROW_MOMENTS)
         return false;
@@ -188,7 +188,7 @@ static bool lengthen(bound_several *s, const tree *t, bool *before)
     const uint32_t b = bound_most_broken(s, before, &place);
     if (b == UINT32_MAX)
         return false;
-    bound_lengthen_row(s, b, place);
+    bound_lengthen_row(s, row, b, place);
     return true;
 }
 
@@ -200,13 +200,15 @@ double bound_search_broken(bound_several *s, uint32_t longest, double bound)
     bool *before = model_arena_array(&s->arena, s->m->n, sizeof *before);
     for (uint32_t i = 0; before && i < BOUND_ROW_CHOSEN; i++) {
         bool more = first[i] <= longest;
+        const bound_row *row = &s->rows[first[i]];
         s->moments = first[i];
         while (more && bound < s->target && s->work < s->most_work &&
                !remat_host_cancelled(s->host)) {
-            tree t = {.bound = s->rows[s->moments].bound};
-            grow(s, (s->most_work - s->work) / 2 + 1, BOUND_ASCENT / 2, &t, &s->rows[s->moments]);
+            tree t = {.bound = row->bound};
+            grow(s, (s->most_work - s->work) / 2 + 1, BOUND_ASCENT / 2, &t, row);
             bound = fmax(bound, t.bound);
-            more = lengthen(s, &t, before);
+            more = lengthen(s, &t, row, before);
+            row = &s->longer[s->moments];
             clear(&t);
         }
     }
