@@ -112,9 +112,8 @@ class _Way:
                 names.pop("forward") if forward is None else names.update(forward=forward)
 
     def row(self, plain: float) -> Row:
-        seconds, said = statistics.median(self.seconds), {"solver": ""} if self.forward is None else self.forward.schedule
-        if self.forward is not None and len(self.forward.backend.frames()) > 1:  # each with a schedule of its own
-            said = {"solver": "several", "budget": self.forward.limit}
+        seconds, several = statistics.median(self.seconds), self.forward is not None and len(self.forward.backend.frames()) > 1
+        said = {"solver": "several", "budget": self.forward.limit} if several else {"solver": ""} if self.forward is None else self.forward.schedule
         return Row(self.name, said.get("budget"), said["solver"], said.get("peak"), self.peak, said.get("overhead"), seconds / plain - 1, seconds)
 
 
@@ -140,7 +139,7 @@ class _Step:
         self.example, self.loss = example, loss
 
     def seconds(self, way: _Way) -> float:
-        model, (args, kwargs) = self.example.model, self.example.call
+        model, ((args, kwargs), _) = self.example.model, self.example.call.leaves()
         with self.example.states(), way.on(model):
             begin = clock(self.example.device)
             self.loss(model(*args, **kwargs)).backward()

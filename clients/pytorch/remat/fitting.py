@@ -161,6 +161,8 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
         elif isinstance(wanted, str) and (options["gradients"] or "stage" in options):
             warm = example.device.type != "cpu"  # where a backward has workspaces of its own
             wanted = bytes_of(wanted, _peak(plain_forward(example.model), example, loss, options, warm))
+    if isinstance(wanted, int) and wanted <= options["reserved"]:
+        raise BudgetError(f"the budget is {wanted} bytes, of which {options['reserved']} are reserved: nothing is left")
     options = {**options, "loss": taken, "divided": True}
     for spans, more in zip(SPANS, (*SPANS[1:], 0)):
         try:

@@ -30,7 +30,6 @@ def runs_of(operations: Sequence[Sequence[Any]]) -> List[Run]:
 
 
 def operations_of(order: Sequence[Run]) -> List[List[Any]]:
-    """The other way round."""
     return [["F", v] if not isinstance(v, Move) else [v.kind, "output", v.node, v.result] if v.result else [v.kind, v.node] for v in order]
 
 

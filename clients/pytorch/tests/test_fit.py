@@ -260,11 +260,11 @@ def test_compare_with_checkpointed_blocks(server):
 @pytest.mark.core
 def test_compare_of_a_model_in_training(server):
     """It keeps its schedule, and the gradients that it has by then. Graphs that share a budget have no schedule of all."""
-    model, x = Halved(), torch.randn(256, 64)
+    model, x = Halved(), torch.randn(256, 64).requires_grad_()
     with pytest.warns(UserWarning, match="breaks the graph"):
         remat.fit(model, x, "90%", server=server)
     fitted = model.forward
-    model(x).square().sum().backward()
+    model(x.detach()).square().sum().backward()
     before = [(p.grad, p.grad.clone()) for p in model.parameters()]
     with pytest.warns(UserWarning, match="breaks the graph"):
         rows = remat.compare(model, x, ["100%"], steps=1, server=server).rows
@@ -272,6 +272,7 @@ def test_compare_of_a_model_in_training(server):
     assert rows[1].solver == "several" and rows[1].predicted_peak is None and rows[1].measured_peak <= rows[1].budget
     for p, (gradient, numbers) in zip(model.parameters(), before):
         assert p.grad is gradient and torch.equal(gradient, numbers)
+    assert x.grad is None
 
 
 class Halved(nn.Module):
@@ -303,6 +304,12 @@ def test_what_is_reserved_comes_off_a_divided_budget_once(server):
 def test_what_is_reserved_is_a_number_of_bytes(reserved, server):
     with pytest.raises(ValueError, match=r"reserved is .*; it must be a whole number, 0 or more"):
         remat.fit(mlp()[0], mlp()[1], 10 ** 7, reserved=reserved, server=server)
+
+
+@pytest.mark.core
+def test_what_is_reserved_is_less_than_the_budget(server):
+    with pytest.raises(remat.BudgetError, match="the budget is 1000 bytes, of which 1000 are reserved: nothing is left"):
+        remat.fit(mlp()[0], mlp()[1], 1000, reserved=1000, server=server)
 
 
 class Around(nn.Module):
