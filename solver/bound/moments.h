@@ -67,8 +67,8 @@ uint64_t bound_moments_others(bound_moments *moments, uint32_t in_flight);
  * less what the others hold), after bound_moments_makespan: at least bound, at most makespan, which
  * a schedule takes (bound/several.c). Looks only where there is a gap of a thousandth to close, at
  * forward profiles of few enough nodes for the work, which is counted: 333 for the quick one, 1,666
- * for the other; with twice it moments of up to 64 nodes are
- * added that are broken (bound/broken.c). Polls the host. */
+ * for the other. twice: of up to 64 nodes as much again may go to moments that what was found
+ * breaks (bound/broken.c). Polls the host. */
 #define REMAT_QUICK_RAISE UINT64_C(30000000)
 #define REMAT_THOROUGH_RAISE UINT64_C(150000000)
 double bound_moments_raise(bound_moments *moments, uint64_t budget, double bound, double makespan,

@@ -28,9 +28,9 @@
 
 enum {
     CANDIDATES = 100, /* moments that may join */
-    FEW_NODES = 64,
-    PROMISING = 32, /* of them; where these prove nothing of a large gap, none was seen to */
-    TRIAL = 150,    /* evaluations for one of them */
+    FEW_NODES = 64,   /* of more, moments that are broken prove too little for their work */
+    PROMISING = 32,   /* of them; where these prove nothing of a large gap, none was seen to */
+    TRIAL = 150,      /* evaluations for one of them */
     LONG_ASCENT = 4000,
     PATIENCE = 40,
     CASE_PATIENCE = 10
