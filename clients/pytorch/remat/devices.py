@@ -104,8 +104,8 @@ def cost(device: Device, node: fx.Node, backward: bool) -> float:
     part = operator_of(node)
     if part == "convolution":
         source, weight = _convolved(node)
-        read, written = source.shape[1], weight.shape[0]  # more is computed where the last block is not full; an image of few has kernels of its own
-        flops *= (-(-written // _BLOCK) * _BLOCK / written) * (-(-read // _BLOCK) * _BLOCK / read if read > 4 else 1.0)
+        given, wanted = source.shape[1], weight.shape[0]  # more is computed where the last block is not full; an image of few has kernels of its own
+        flops *= (-(-wanted // _BLOCK) * _BLOCK / wanted) * (-(-given // _BLOCK) * _BLOCK / given if given > 4 else 1.0)
     return 1e6 * seconds(device, kind, precision, backward, flops, float(amount((*made, *read))), part)
 
 
