@@ -257,7 +257,6 @@ def test_compare_with_checkpointed_blocks(server):
     assert model.forward is own
 
 
-@pytest.mark.core
 def test_compare_of_a_model_in_training(server):
     """It keeps its schedule, and the gradients that it has by then. Graphs that share a budget have no schedule of all."""
     model, x = Halved(), torch.randn(256, 64).requires_grad_()
@@ -286,7 +285,6 @@ class Halved(nn.Module):
         return self.last(x)
 
 
-@pytest.mark.core
 def test_what_is_reserved_comes_off_a_divided_budget_once(server):
     x, measured = torch.randn(256, 64), []
     plain = steps.peak(plain_forward(Halved()), Example(Halved(), x), None, True)
