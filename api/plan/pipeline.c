@@ -212,14 +212,13 @@ static remat_status find_terms(api_pipeline *p, uint32_t rank, api_asked *x, rem
 /* The ids that the answer of a stage's question would have. */
 static remat_status identify(api_pipeline *p, api_asked *x, json_t **schedule, remat_error *error)
 {
-    json_t *document = api_stage_document(p->profile, p->document, &p->units, x->first, x->end);
     json_t *json = question_encode(p, x);
     remat_profile *profile = NULL;
     remat_question question = {.text = NULL};
     remat_request request;
     uint64_t all = 0;
     remat_status status =
-        document ? remat_profile_decode(document, "", &profile, error) : remat_fail_memory(error);
+        api_stage_profile(p->profile, &p->units, x->first, x->end, &profile, error);
     if (!status)
         status = remat_store_all_peak(profile, &all, error);
     if (!status) {
@@ -234,7 +233,6 @@ static remat_status identify(api_pipeline *p, api_asked *x, json_t **schedule, r
         remat_json_set(schedule, "schedule_id", json_string(question.id));
     remat_question_clear(&question);
     remat_profile_free(profile);
-    json_decref(document);
     json_decref(json);
     return status;
 }

@@ -24,8 +24,8 @@ void *api_pipeline_grow(void *array, size_t n, size_t size)
 
 static remat_status read_shape(const api_pipeline *p, api_shape *s, remat_error *error)
 {
-    remat_status status = remat_profile_cut(p->profile, api_unit_start(&p->units, s->first),
-                                            p->units.end[s->end - 1], &s->profile, error);
+    remat_status status =
+        api_stage_profile(p->profile, &p->units, s->first, s->end, &s->profile, error);
     if (status)
         return status;
     s->all = remat_store_all_makespan(s->profile);

@@ -285,3 +285,10 @@ json_t *api_stage_document(const remat_profile *p, const json_t *document, const
     remat_json_set(&json, "nodes", nodes);
     return json;
 }
+
+remat_status api_stage_profile(const remat_profile *p, const api_units *units, uint32_t first,
+                               uint32_t end, remat_profile **ret_stage, remat_error *error)
+{
+    return remat_profile_cut(p, api_unit_start(units, first), units->end[end - 1], ret_stage,
+                             error);
+}

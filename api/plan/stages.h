@@ -30,4 +30,8 @@ uint32_t api_unit_start(const api_units *units, uint32_t unit); /* its first nod
 json_t *api_stage_document(const remat_profile *profile, const json_t *document,
                            const api_units *units, uint32_t first, uint32_t end);
 
+/* The same as a document says it, cut without one: it borrows from the profile. */
+remat_status api_stage_profile(const remat_profile *profile, const api_units *units, uint32_t first,
+                               uint32_t end, remat_profile **ret_stage, remat_error *error);
+
 #endif
