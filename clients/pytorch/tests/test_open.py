@@ -209,8 +209,8 @@ def test_gradients_come_as_they_are_made(server, traces):
             numbers(each, of_length(n), 0, wanted=False)
             for handle in handles:
                 handle.remove()
-        blocks = [name.split(".")[1] for name in came[0]]  # the last one's before the first one's; which is next to another's times decide
-        assert blocks.index("2") < blocks.index("0") and blocks[-1] != "2" and len(blocks) == 12, blocks
+        blocks = [name.split(".")[1] for name in came[0]]  # the last one's first; which of it wait, as a schedule may have it, times decide
+        assert blocks.index("2") < blocks.index("0") and len(blocks) == 12, blocks
         assert_same([*model.parameters()], [*plain.parameters()], n)
     assert len(traces) == 1
 
