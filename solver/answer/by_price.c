@@ -369,7 +369,7 @@ static remat_status take_list(pricing *p, answer_priced *ret_priced, remat_sched
         status = find_list(p, error);
         if (status || p->best.length == 0)
             return status;
-        status = answer_take(w, &p->best, REMAT_LAYOUT_WORK, &found, error);
+        status = answer_take(w, &p->best, NULL, &found, error);
         if (!status)
             status = keep(ret_priced, &found, best, error);
         remat_schedule_clear(&found);

@@ -24,7 +24,7 @@ remat_status answer_improve_list(const answer_wish *w, const remat_operations *s
         .start = start, .budget = w->budget, .bound = w->bound, .given = given};
     remat_status status = answer_search_once(w, &search, &list, error);
     if (!status)
-        status = answer_take(w, &list, REMAT_LAYOUT_WORK, &other, error);
+        status = answer_take(w, &list, NULL, &other, error);
     if (!status)
         answer_keep_faster(&other, best);
     if (best->solver)
@@ -137,7 +137,7 @@ remat_status answer_find_exactly(const remat_portfolio *p, answer_wish *w, remat
     if (f.list.length > 0) {
         status = model_complete_list(profile, &f.list, &list, error);
         if (!status)
-            status = answer_take(w, &list, REMAT_LAYOUT_WORK, &other, error);
+            status = answer_take(w, &list, NULL, &other, error);
         if (!status)
             answer_keep_faster(&other, best);
     }

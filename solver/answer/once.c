@@ -1,4 +1,4 @@
-#include "answer/wish.h"
+#include "answer/over_link.h"
 #include "model/arrays.h"
 #include "model/lists.h"
 #include "search/mixed.h"
@@ -12,6 +12,7 @@ struct answer_searched {
 
 void answer_searches_clear(answer_searches *searches)
 {
+    answer_mended_clear(searches);
     for (size_t i = 0; i < searches->n; i++) {
         remat_operations_clear(&searches->items[i].start);
         remat_operations_clear(&searches->items[i].found);

@@ -4,6 +4,7 @@
 
 #include "answer/best.h"
 #include "answer/part.h"
+#include "model/arrays.h"
 #include "model/layout.h"
 #include "model/lists.h"
 
@@ -34,11 +35,20 @@ enum {
     MENDINGS_AGAIN = 2 /* of a list that was searched over the link before */
 };
 
-/* The last list that was found, and what is to be left free in the next. */
-typedef struct mending {
+/* What one search with its mendings was asked, and the last list that it found, or none. */
+struct answer_mended {
+    remat_operations start;
+    remat_effort effort;
+    uint64_t budget;
+    double bound;
+    bool again;
     remat_operations list;
-    bool fits;              /* with its addresses, */
-    uint64_t work;          /* which take so much */
+    remat_layout layout; /* empty without alignment */
+    bool fits;
+};
+
+/* What is to be left free in the next. */
+typedef struct mending {
     uint64_t lesson, *pads; /* by task */
     uint32_t doublings;
 } mending;
@@ -46,11 +56,12 @@ typedef struct mending {
 /* During what stands above the budget in the best layout that was found, that much is left free in
  * the next search, up to so much more than in the last: what fragments is planned for there, and
  * nowhere else. seen: zeros, by task. */
-static void learn(mending *m, uint32_t n_nodes, const uint64_t *over, uint64_t *seen)
+static void learn(mending *m, const remat_operations *list, uint32_t n_nodes, const uint64_t *over,
+                  uint64_t *seen)
 {
     const uint64_t most = m->lesson << m->doublings;
-    for (size_t i = 0; i < m->list.length; i++) {
-        const remat_operation *o = &m->list.items[i];
+    for (size_t i = 0; i < list->length; i++) {
+        const remat_operation *o = &list->items[i];
         if (o->kind > REMAT_B)
             continue;
         const uint32_t task = o->index + (o->kind == REMAT_B ? n_nodes : 0);
@@ -62,42 +73,48 @@ static void learn(mending *m, uint32_t n_nodes, const uint64_t *over, uint64_t *
 }
 
 /* Whether the list has addresses within the budget; where not, pads for the next one. */
-static remat_status look_for_room(const answer_wish *w, mending *m, remat_error *error)
+static remat_status look_for_room(const answer_wish *w, uint64_t work, struct answer_mended *found,
+                                  mending *m, remat_error *error)
 {
-    const remat_problem *problem = w->problem;
     const remat_host unhurried = remat_host_unhurried(w->host);
     const model_goal goal = {.alignment = w->alignment,
                              .capacity = w->budget,
-                             .work = m->work,
+                             .work = work,
                              .one_of_many = true,
-                             .host = &unhurried};
-    const uint32_t n = problem->profile->n_nodes;
-    uint64_t arena = 0, *over = calloc(m->list.length + 2 * (size_t)n, sizeof *over);
+                             .host = &unhurried,
+                             .in_flight = w->problem->in_flight};
+    const remat_profile *profile = w->problem->profile;
+    const size_t length = found->list.length;
+    remat_status status = REMAT_OK;
+    remat_layout_clear(&found->layout);
+    if (w->alignment)
+        status = model_layout_new(profile, &found->list, &goal, &found->layout, error);
+    found->fits = !status && found->layout.arena <= w->budget;
+    if (status || found->fits)
+        return status;
+    uint64_t *over = calloc(length + 2 * (size_t)profile->n_nodes, sizeof *over);
     if (!over)
         return remat_fail_memory(error);
-    remat_status status = REMAT_OK;
-    if (w->alignment)
-        status = model_layout_arena(problem->profile, &m->list, &goal, &arena, over, error);
-    m->fits = arena <= w->budget;
-    if (!status && !m->fits)
-        learn(m, n, over, over + m->list.length);
+    model_layout_over(&found->layout, w->budget, length, over);
+    learn(m, &found->list, profile->n_nodes, over, over + length);
     free(over);
-    return status;
+    return REMAT_OK;
 }
 
 /* A list of the mixed search. One without addresses is mended, in small steps, with what each
  * layout taught; where that fails, what they need beside the peak is asked of a whole search as a
  * smaller budget. */
-static remat_status search_with_addresses(const answer_wish *w, const remat_operations *start,
-                                          uint32_t mendings, mending *m, remat_error *error)
+static remat_status search_with_addresses(const answer_wish *w, struct answer_mended *one,
+                                          mending *m, remat_error *error)
 {
+    const uint32_t mendings = one->again ? MENDINGS_AGAIN : MENDINGS;
     answer_wish own = *w;
     remat_status status = REMAT_OK;
     uint32_t failures = 0;
     bool found = true;
-    for (uint32_t k = 0; k <= mendings && !status && !m->fits; k++) {
+    for (uint32_t k = 0; k <= mendings && !status && !one->fits; k++) {
         remat_operations list = {0};
-        const answer_search search = {.start = k > 0 ? &m->list : start,
+        const answer_search search = {.start = k > 0 ? &one->list : &one->start,
                                       .budget = w->budget - w->budget / 200 * failures,
                                       .pads = k > 0 && found ? m->pads : NULL,
                                       .bound = w->over_link,
@@ -107,15 +124,58 @@ static remat_status search_with_addresses(const answer_wish *w, const remat_oper
         found = !status && list.length > 0;
         failures = found ? 0 : failures + 1;
         if (found) {
-            model_swap_lists(&list, &m->list);
-            m->work = k > 0 ? SHORT_WORK : FIRST_WORK;
-            status = look_for_room(w, m, error);
+            model_swap_lists(&list, &one->list);
+            status = look_for_room(w, k > 0 ? SHORT_WORK : FIRST_WORK, one, m, error);
         }
         remat_operations_clear(&list);
-        if (m->list.length == 0)
+        if (one->list.length == 0)
             break;
     }
     return status;
+}
+
+static void clear_one(struct answer_mended *one)
+{
+    remat_operations_clear(&one->start);
+    remat_operations_clear(&one->list);
+    remat_layout_clear(&one->layout);
+}
+
+void answer_mended_clear(answer_searches *searches)
+{
+    for (size_t i = 0; i < searches->n_mended; i++)
+        clear_one(&searches->mended[i]);
+    free(searches->mended);
+}
+
+/* The same, which is made once: solvers that are asked by name lead to it again. */
+static remat_status mend_once(const answer_wish *w, const remat_operations *start, bool again,
+                              const struct answer_mended **ret_found, remat_error *error)
+{
+    answer_searches *made = w->searches;
+    for (size_t i = 0; i < made->n_mended; i++) {
+        const struct answer_mended *one = *ret_found = &made->mended[i];
+        if (one->effort == w->effort && one->budget == w->budget && one->bound == w->over_link &&
+            one->again == again && model_same_list(&one->start, start))
+            return REMAT_OK;
+    }
+    struct answer_mended one = {
+        .effort = w->effort, .budget = w->budget, .bound = w->over_link, .again = again};
+    mending m = {.lesson = w->budget / SMALLEST_LESSON,
+                 .pads = calloc(2 * (size_t)w->problem->profile->n_nodes, sizeof *m.pads)};
+    remat_status status = REMAT_NO_MEMORY;
+    if (m.pads &&
+        model_reserve(&made->mended, &made->capacity_of_mended, made->n_mended + 1, sizeof one))
+        status = model_copy_list(start, &one.start);
+    status = status ? remat_fail_memory(error) : search_with_addresses(w, &one, &m, error);
+    free(m.pads);
+    if (status) {
+        clear_one(&one);
+        return status;
+    }
+    made->mended[made->n_mended] = one;
+    *ret_found = &made->mended[made->n_mended++];
+    return REMAT_OK;
 }
 
 /* The same, judged. Of what still has no addresses all of the work of a layout may find some, where
@@ -123,18 +183,16 @@ static remat_status search_with_addresses(const answer_wish *w, const remat_oper
 static remat_status mix_within(const answer_wish *w, const remat_operations *start, bool again,
                                remat_schedule *ret_schedule, remat_error *error)
 {
-    mending m = {.lesson = w->budget / SMALLEST_LESSON,
-                 .pads = calloc(2 * (size_t)w->problem->profile->n_nodes, sizeof *m.pads)};
-    if (!m.pads)
-        return remat_fail_memory(error);
-    remat_status status =
-        search_with_addresses(w, start, again ? MENDINGS_AGAIN : MENDINGS, &m, error);
-    if (!status && (m.list.length == 0 || (!m.fits && again)))
+    const struct answer_mended *found = NULL;
+    remat_operations list = {0};
+    remat_status status = mend_once(w, start, again, &found, error);
+    if (!status && (found->list.length == 0 || (!found->fits && again)))
         status = REMAT_INFEASIBLE;
+    if (!status && model_copy_list(&found->list, &list))
+        status = remat_fail_memory(error);
     if (!status)
-        status = answer_take(w, &m.list, m.fits ? m.work : REMAT_LAYOUT_WORK, ret_schedule, error);
-    remat_operations_clear(&m.list);
-    free(m.pads);
+        status = answer_take(w, &list, found->fits ? &found->layout : NULL, ret_schedule, error);
+    remat_operations_clear(&list);
     return status;
 }
 

@@ -23,6 +23,9 @@ remat_status answer_mix_briefly(const remat_portfolio *portfolio, const answer_w
 remat_status answer_mix_on(const answer_wish *wish, bool again, remat_schedule *best,
                            remat_error *error);
 
+/* Its part of answer_searches_clear. */
+void answer_mended_clear(answer_searches *searches);
+
 /* Whether a second search of it is worth little: it ends near the first one, and the tables of such
  * a chain have taken a second. */
 bool answer_is_long_chain(const answer_wish *wish, const remat_operations *list);

@@ -142,7 +142,8 @@ static bool may_search(const remat_profile *profile, const remat_host *host)
 #define FIRST_MIX_SHARE 0.2
 #define MIX_MORE_SHARE 0.1
 #define WITHOUT_SHARE 0.3
-#define JOINT_LEFT 0.95 /* of the overhead */
+#define LEFT 0.85       /* of the overhead */
+#define JOINT_LEFT 0.95 /* of joint graphs */
 #define ABOVE 1.0011    /* a bound is looked for where there is a gap */
 #define FAR_UP 1.015    /* of the bound */
 #define OTHER_LIST 0.95 /* of the overhead */
@@ -158,15 +159,15 @@ static bool is_far(const answer_wish *w, const remat_schedule *best)
            !answer_is_long_chain(w, &best->operations);
 }
 
-/* Whether all of the search without the link may find a faster list yet than the best over it.
- * Nothing is proven of joint graphs; but of one it finds little that is faster than after its first
- * part, from which the search over the link began. */
+/* Whether all of the search without the link may find a faster list yet than the best over it. It
+ * finds little that is faster than after its first part, from which the search over the link began;
+ * of joint graphs, of which nothing is proven, the least. */
 static bool may_be_beaten(const answer_wish *w, double brief, const remat_schedule *best)
 {
     const double all = remat_store_all_makespan(w->problem->profile);
+    const double left = answer_is_small_joint(w->problem->profile) ? JOINT_LEFT : LEFT;
     return !answer_reaches(best, w->bound) &&
-           !(answer_is_small_joint(w->problem->profile) && best->solver &&
-             best->simulation.makespan - all < JOINT_LEFT * (brief - all));
+           !(best->solver && best->simulation.makespan - all < left * (brief - all));
 }
 
 /* Where many short descents end far up, a few slow ones end far below at times: 6 points of

@@ -3,6 +3,9 @@
 
 #include "answer/best.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 bool answer_link_moves(const remat_link *link)
 {
     return link && link->to_host > 0 && link->to_device > 0;
@@ -27,25 +30,39 @@ void answer_keep_faster(remat_schedule *other, remat_schedule *best)
     *other = old;
 }
 
-remat_status answer_take(const answer_wish *w, remat_operations *list, uint64_t work,
+/* The layout itself, checked, or one with all work. */
+static remat_status lay_out(const answer_wish *w, const remat_layout *layout,
+                            remat_schedule *schedule, remat_error *error)
+{
+    const model_goal goal = {.alignment = w->alignment,
+                             .capacity = w->budget,
+                             .work = REMAT_LAYOUT_WORK,
+                             .decide = true,
+                             .host = w->host};
+    if (!layout || !layout->items)
+        return answer_lay_out(w->problem, &goal, schedule, error);
+    schedule->layout = *layout;
+    schedule->layout.items = malloc(layout->n * sizeof *layout->items);
+    if (!schedule->layout.items)
+        return remat_fail_memory(error);
+    memcpy(schedule->layout.items, layout->items, layout->n * sizeof *layout->items);
+    return remat_layout_check(w->problem->profile, &schedule->operations, &schedule->layout, error);
+}
+
+remat_status answer_take(const answer_wish *w, remat_operations *list, const remat_layout *layout,
                          remat_schedule *ret_schedule, remat_error *error)
 {
     const remat_problem *problem = w->problem;
     remat_schedule schedule = {.solver = remat_solver_find("interval"),
                                .operations = *list,
                                .optimality = REMAT_HEURISTIC};
-    const model_goal goal = {.alignment = w->alignment,
-                             .capacity = w->budget,
-                             .work = work,
-                             .decide = true,
-                             .host = w->host};
     *list = (remat_operations){0};
     remat_status status = remat_simulate(problem->profile, &schedule.operations, problem->link,
                                          NULL, NULL, &schedule.simulation, error);
     if (!status)
         remat_put_in_flight(&schedule.simulation, problem->in_flight);
     if (!status)
-        status = answer_lay_out(problem, &goal, &schedule, error);
+        status = lay_out(w, layout, &schedule, error);
     const remat_simulation *replay = &schedule.simulation;
     if (!status && (!replay->valid || replay->peak > w->budget))
         status = remat_fail(error, REMAT_INTERNAL, NULL,

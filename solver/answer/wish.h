@@ -11,10 +11,12 @@ enum {
     ANSWER_SOME_NODES = 400    /* a quick search of so many takes a second or two */
 };
 
-/* The searches for one answer: what each was asked and found. {0} is none yet. */
+/* The searches for one answer: what each was asked and found, and of those over the link with all
+ * their mending (answer/over_link.c). {0} is none yet. */
 typedef struct answer_searches {
     struct answer_searched *items;
-    size_t n, capacity;
+    struct answer_mended *mended;
+    size_t n, capacity, n_mended, capacity_of_mended;
 } answer_searches;
 
 /* A list to search on from that no table has (answer/by_price.h). */
@@ -67,9 +69,10 @@ bool answer_faster(const remat_schedule *a, const remat_schedule *b);
 /* The faster of two stays, as best. */
 void answer_keep_faster(remat_schedule *other, remat_schedule *best);
 
-/* A list that was found instead, which is empty then: judged, and laid out with so much work
- * (model/layout.h). REMAT_INFEASIBLE if its arena does not fit. */
-remat_status answer_take(const answer_wish *wish, remat_operations *list, uint64_t work,
-                         remat_schedule *ret_schedule, remat_error *error);
+/* A list that was found instead, which is empty then: judged, and laid out as it was (NULL, or
+ * without items: with all work). REMAT_INFEASIBLE if its arena does not fit. */
+remat_status answer_take(const answer_wish *wish, remat_operations *list,
+                         const remat_layout *layout, remat_schedule *ret_schedule,
+                         remat_error *error);
 
 #endif

@@ -33,16 +33,16 @@ static remat_status pack(const model_lives *lives, const model_goal *goal, uint6
 }
 
 /* With several in flight the blocks of the others may be what is too large: everywhere, then. */
-static void find_over(const model_lives *lives, const model_goal *goal, uint64_t arena,
-                      size_t length, uint64_t *over)
+void model_layout_over(const remat_layout *layout, uint64_t capacity, size_t length, uint64_t *over)
 {
-    for (size_t at = 0; at < length && goal->in_flight > 1 && arena > goal->capacity; at++)
-        over[at] = arena - goal->capacity;
-    for (uint32_t i = 0; i < lives->n && goal->in_flight <= 1; i++) {
-        const remat_allocation *a = &lives->items[i];
+    const bool others = layout->in_flight > 1;
+    for (size_t at = 0; at < length && others && layout->arena > capacity; at++)
+        over[at] = layout->arena - capacity;
+    for (size_t i = 0; i < layout->n && !others; i++) {
+        const remat_allocation *a = &layout->items[i];
         const uint64_t end = a->offset + a->bytes;
-        for (int32_t at = a->first < 0 ? 0 : a->first; end > goal->capacity && at <= a->last; at++)
-            over[at] = end - goal->capacity > over[at] ? end - goal->capacity : over[at];
+        for (int32_t at = a->first < 0 ? 0 : a->first; end > capacity && at <= a->last; at++)
+            over[at] = end - capacity > over[at] ? end - capacity : over[at];
     }
 }
 
@@ -56,8 +56,10 @@ remat_status model_layout_arena(const remat_profile *profile, const remat_operat
     if (status)
         return status;
     status = pack(&lives, goal, &held, ret_arena, &peak);
+    const remat_layout layout = {
+        .items = lives.items, .n = lives.n, .in_flight = goal->in_flight, .arena = *ret_arena};
     if (!status && over && goal->work > 0)
-        find_over(&lives, goal, *ret_arena, operations->length, over);
+        model_layout_over(&layout, goal->capacity, operations->length, over);
     free(lives.items);
     free(lives.next);
     return status == REMAT_NO_MEMORY ? remat_fail_memory(error) : status;

@@ -61,6 +61,10 @@ remat_status model_layout_arena(const remat_profile *profile, const remat_operat
                                 const model_goal *goal, uint64_t *ret_arena, uint64_t *over,
                                 remat_error *error);
 
+/* The same of a layout of a list of that length; over: zeros. */
+void model_layout_over(const remat_layout *layout, uint64_t capacity, size_t length,
+                       uint64_t *over);
+
 /* remat_layout_in_flight for a goal, whose turn it finds. */
 remat_status model_layout_new(const remat_profile *profile, const remat_operations *operations,
                               const model_goal *asked, remat_layout *ret_layout,
