@@ -43,17 +43,20 @@ static remat_problem problem_for(const remat_solver *solver, const remat_problem
  */
 #define SIDE_BY_SIDE_UPDATES 1e8
 
-/* Whether auto asks the solver this; *ret_updates: expected. */
+/* Whether auto asks the solver this; *ret_updates: expected. *status: of what went wrong before, or
+ * REMAT_NO_MEMORY, for want of which none is left out. */
 static bool asks(const remat_solver *solver, const remat_problem *problem, const remat_host *host,
-                 double *ret_updates)
+                 double *ret_updates, remat_status *status)
 {
     uint64_t limit = host ? host->memory_limit : 0;
     bool chain = problem->profile->kind == REMAT_CHAIN;
     unsigned left_out = REMAT_BASELINE | (chain ? (unsigned)REMAT_BASELINE_ON_CHAINS : 0u);
     remat_estimate estimate;
-    if (remat_solver_accepts(solver, problem, NULL) ||
-        remat_estimate_table(solver, problem, &estimate, NULL) ||
-        ((solver->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
+    remat_status estimated = remat_solver_accepts(solver, problem, NULL);
+    if (!estimated)
+        estimated = remat_estimate_table(solver, problem, &estimate, NULL);
+    *status = estimated == REMAT_NO_MEMORY ? estimated : *status;
+    if (estimated || ((solver->accepts & left_out) && estimate.updates > BASELINE_UPDATES) ||
         (estimate.updates > MOST_UPDATES && !solver->improved) ||
         (limit > 0 && estimate.least_bytes > limit))
         return false;
@@ -85,10 +88,12 @@ static void take_fewer_slots(candidate *c)
 }
 
 /* What auto asks, cheapest first: every solver with its defaults, and of a joint graph the improved
- * one for the given order too, where the search has less to lose itself in. Returns how many. */
-static size_t find_candidates(const remat_problem *problem, const remat_host *host,
-                              candidate candidates[REMAT_MAX_SOLVERS])
+ * one for the given order too, where the search has less to lose itself in. */
+static remat_status find_candidates(const remat_problem *problem, const remat_host *host,
+                                    candidate candidates[REMAT_MAX_SOLVERS], size_t *ret_n,
+                                    remat_error *error)
 {
+    remat_status status = REMAT_OK;
     size_t n_solvers, n = 0;
     const remat_solver *const *solvers = remat_solvers(&n_solvers);
     for (size_t i = 0; i < n_solvers; i++) {
@@ -96,18 +101,19 @@ static size_t find_candidates(const remat_problem *problem, const remat_host *ho
                          .problem = problem_for(solvers[i], problem),
                          .position = 2 * i + 1};
         one.problem.options = remat_options_default(solvers[i]);
-        if (n < REMAT_MAX_SOLVERS && asks(solvers[i], &one.problem, host, &one.updates)) {
+        if (n < REMAT_MAX_SOLVERS && asks(solvers[i], &one.problem, host, &one.updates, &status)) {
             candidates[n] = one;
             take_fewer_slots(&candidates[n++]);
         }
         one.position--;
         if (n < REMAT_MAX_SOLVERS && problem->profile->joint &&
             remat_keep_order(solvers[i], &one.problem.options) &&
-            asks(solvers[i], &one.problem, host, &one.updates))
+            asks(solvers[i], &one.problem, host, &one.updates, &status))
             candidates[n++] = one;
     }
     qsort(candidates, n, sizeof *candidates, compare_cost);
-    return n;
+    *ret_n = n;
+    return status ? remat_fail_memory(error) : REMAT_OK;
 }
 
 /* Of a graph that is proven to have no schedule within the budget the tables tell the least that
@@ -261,8 +267,9 @@ remat_status remat_portfolio_gather(const remat_solver *solver, const remat_prob
     } else {
         bool refused = false;
         status = is_refused(problem, &refused, error);
-        n = status ? 0 : find_candidates(problem, host, candidates);
-        n = refused ? keep_cheap(candidates, n) : n;
+        if (!status)
+            status = find_candidates(problem, host, candidates, &n, error);
+        n = status ? 0 : refused ? keep_cheap(candidates, n) : n;
         while (quick < n && candidates[quick].updates <= SIDE_BY_SIDE_UPDATES)
             quick++;
     }

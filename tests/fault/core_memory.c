@@ -105,6 +105,17 @@ static remat_status new_profile(remat_error *error)
     return status;
 }
 
+static remat_status cut(remat_error *error)
+{
+    remat_profile *made = (remat_profile *)&untouched;
+    remat_status status = remat_profile_cut(profile, 0, 2, &made, error);
+    if (status)
+        assert_ptr_equal(made, &untouched);
+    else
+        remat_profile_free(made);
+    return status;
+}
+
 /* A wrong specification: with the memory to say why it is wrong, or without. */
 static remat_status new_wrong_profile(remat_error *error)
 {
@@ -400,6 +411,7 @@ static void fail_each(const char *name, remat_status (*call)(remat_error *error)
 
 TEST(new_profile)
 TEST(new_wrong_profile)
+TEST(cut)
 TEST(liveness)
 TEST(states)
 TEST(simulate)
@@ -420,6 +432,32 @@ TEST(encode_solvers)
 TEST(encode_problem)
 TEST(encode_simulation)
 TEST(encode_timeline)
+
+/* All of an answer over a link. A bound may be less than it could be, and the answer is one then:
+ * it fits. */
+static void answer_without_memory(void **state)
+{
+    (void)state;
+    const remat_link link = {.to_host = 10, .to_device = 10};
+    const remat_query query = {.problem = {.profile = profile, .link = &link, .max_budget = 250},
+                               .budget = 250,
+                               .alignment = 1};
+    bool reached = true;
+    for (long n = 0; reached; n += 1 + n / 40) {
+        remat_answered made = {.portfolio = {.n = 0}};
+        remat_error error = {0};
+        countdown = n;
+        const remat_status status = remat_answer(&query, NULL, NULL, &made, &error);
+        reached = countdown < 0;
+        countdown = -1;
+        assert_true(!status == (made.schedule.operations.length > 0));
+        if (status && (status != REMAT_NO_MEMORY || error.status != status))
+            fail_msg("allocation %ld failed: %s: %s", n, remat_status_name(status), error.message);
+        assert_true(status || made.schedule.layout.arena <= 250);
+        assert_true(reached || !status);
+        remat_answered_clear(&made);
+    }
+}
 
 static void check_layout_without_memory(void **state)
 {
@@ -445,10 +483,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(new_profile_without_memory),
         cmocka_unit_test(new_wrong_profile_without_memory),
+        cmocka_unit_test(cut_without_memory),
         cmocka_unit_test(liveness_without_memory),
         cmocka_unit_test(states_without_memory),
         cmocka_unit_test(simulate_without_memory),
         cmocka_unit_test(layout_without_memory),
+        cmocka_unit_test(answer_without_memory),
         cmocka_unit_test(check_layout_without_memory),
         cmocka_unit_test(tabulate_store_all_without_memory),
         cmocka_unit_test(tabulate_chen_without_memory),

@@ -13,6 +13,7 @@
 
 enum { EXACT_SETS = 600, MOST_NODES = 4000 };
 
+/* most_sets SIZE_MAX: out of memory. */
 static graph_search choose(const remat_problem *problem)
 {
     const remat_profile *profile = problem->profile;
@@ -23,7 +24,7 @@ static graph_search choose(const remat_problem *problem)
         return search;
     search.candidates |= GRAPH_SEARCH_TIME | GRAPH_SEARCH_MEMORY;
     search.most_sets = graph_sets_most(profile, GRAPH_FAMILY_EXACT, EXACT_SETS);
-    if (search.most_sets <= EXACT_SETS)
+    if (search.most_sets <= EXACT_SETS || search.most_sets == SIZE_MAX)
         return search;
     search.family = GRAPH_FAMILY_ENRICHED;
     search.most_sets = graph_sets_most(profile, GRAPH_FAMILY_ENRICHED, 0);
@@ -33,8 +34,9 @@ static graph_search choose(const remat_problem *problem)
 static remat_status lowerset_estimate(const remat_problem *problem, remat_estimate *ret_estimate,
                                       remat_error *error)
 {
-    (void)error;
     graph_search search = choose(problem);
+    if (search.most_sets == SIZE_MAX)
+        return remat_fail_memory(error);
     *ret_estimate = graph_search_estimate(&search, problem->profile);
     return REMAT_OK;
 }
@@ -43,6 +45,8 @@ static remat_status lowerset_solve(const remat_problem *problem, const remat_hos
                                    const remat_sink *sink, remat_error *error)
 {
     graph_search search = choose(problem);
+    if (search.most_sets == SIZE_MAX)
+        return remat_fail_memory(error);
     return graph_search_solve(&search, problem, host, sink, error);
 }
 
