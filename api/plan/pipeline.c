@@ -463,6 +463,11 @@ remat_status api_pipeline_ask(api_pipeline *p, json_t **ret_document, json_t **r
         if (status || rank < ranks)
             break;
         status = settle(p, fits, &over, error);
+        bool planned = false;
+        if (!status && over)
+            status = api_pipeline_plan_equal(
+                p, p->best.play ? p->best.plan.whole : (double)INFINITY, &planned, error);
+        over = over && !planned;
         if (!status && over && !p->best.play && !p->last)
             status = try_blocks(p, &over, error);
     }
@@ -653,7 +658,7 @@ static remat_status begin(api_pipeline *p, const remat_network_graph *graph, rem
     api_pipeline_put_memory(p, p->q.device.memory);
     p->sends = 1;
     p->quick = p->q.effort && strcmp(json_string_value(p->q.effort), "quick") == 0;
-    p->bound = INFINITY;
+    p->bound = p->equal = INFINITY;
     status = api_pipeline_ways(p, &p->ways, error);
     if (p->q.alone || pipeline->order == REMAT_INTERLEAVED) {
         p->over = true; /* its ways are all */

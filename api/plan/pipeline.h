@@ -112,6 +112,8 @@ struct api_pipeline {
     bool quick;         /* one plan is answered, with as many in flight as usual if that fits */
     bool last;          /* running every block again was the last that was tried */
     bool real;          /* menus are of lists that run each block again */
+    double equal;       /* time of the fastest way that fits, with equal cuts; INFINITY: none, or
+                           those cuts were planned */
     double bound;
     api_candidate now, best; /* best.play NULL: none yet */
     const char *best_way; /* of an interleaved schedule, which nothing is solved for; else NULL */
@@ -183,6 +185,10 @@ void api_pipeline_put_memory(api_pipeline *p, uint64_t memory);
 remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error);
+/* Equal cuts, with as many in flight as usual, once where a way with them takes less time than that
+ * and fits: no plan is slower, and none refused. *ret_planned: they are. */
+remat_status api_pipeline_plan_equal(api_pipeline *p, double than, bool *ret_planned,
+                                     remat_error *error);
 /* So many times as many in flight as usual may be worth it. */
 unsigned api_pipeline_most_in_flight(const api_pipeline *p);
 void api_pipeline_menus_clear(api_pipeline *p);

@@ -146,14 +146,17 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
     return status;
 }
 
-/* Of an interleaved schedule the plan is the fastest of the ways that fit. */
+/* Of an interleaved schedule the plan is the fastest of the ways that fit; none is slower. */
 static void take_way(api_pipeline *p, unsigned way, const api_beside *b, remat_pipeline_play *play)
 {
+    const double whole = play->step + (b->exchange + b->update) / p->unit;
     bool better = p->question.pipeline.order == REMAT_INTERLEAVED &&
                   (!p->best.play || play->step < p->best.play->step);
+    bool fits = true;
     for (uint32_t r = 0; r < play->n_ranks; r++)
-        better &= play->ranks[r].peak <= p->question.memory;
-    if (!better) {
+        fits &= play->ranks[r].peak <= p->question.memory;
+    p->equal = fits ? fmin(p->equal, whole) : p->equal;
+    if (!better || !fits) {
         remat_pipeline_play_free(play);
         return;
     }

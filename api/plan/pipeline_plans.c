@@ -51,7 +51,8 @@ void api_pipeline_equal(const api_pipeline *p, uint32_t stages, uint32_t *cuts)
     }
 }
 
-/* A step that is likely with equal cuts; INFINITY: they do not fit. */
+/* A step that is likely with equal cuts; INFINITY: they do not fit. Their stages stand in the plan
+ * at hand. */
 static remat_status equal_step(api_pipeline *p, double *ret_whole, remat_error *error)
 {
     const uint32_t ranks = p->question.pipeline.ranks;
@@ -83,6 +84,7 @@ static remat_status equal_step(api_pipeline *p, double *ret_whole, remat_error *
                                            .fixed = m.fixed,
                                            .input = m.input,
                                            .output = m.output};
+        p->now.plan.stages[r] = (remat_planned_stage){cuts[r], cuts[r + 1], n, list, stages[r]};
     }
     *ret_whole = INFINITY;
     if (status || !fits)
@@ -96,6 +98,30 @@ static remat_status equal_step(api_pipeline *p, double *ret_whole, remat_error *
     return status;
 }
 
+/* Of all cuts the least of what their longest stage takes at least, within a thousandth. */
+static double least_longest(const api_pipeline *p)
+{
+    double low = 0, high = 0;
+    for (uint32_t u = 0; u < p->units.n; u++) {
+        low = fmax(low, p->units.least[u]);
+        high += p->units.least[u];
+    }
+    while (high > low * 1.001) {
+        const double middle = (low + high) / 2;
+        uint32_t stages = 1;
+        double sum = 0;
+        for (uint32_t u = 0; u < p->units.n; u++) {
+            stages += sum + p->units.least[u] > middle;
+            sum = sum + p->units.least[u] > middle ? p->units.least[u] : sum + p->units.least[u];
+        }
+        if (stages > p->question.pipeline.ranks)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
 static double mean_stage(const api_pipeline *p)
 {
     double all = 0;
@@ -105,14 +131,15 @@ static double mean_stage(const api_pipeline *p)
 }
 
 /* Stages longer than that are in no plan that is faster than one that is known; where none is, so
- * many times the mean is the longest that is looked at. */
+ * many times what the longest of any plan takes at least, or somewhat less, is the longest that is
+ * looked at. */
 static remat_status limit_stages(api_pipeline *p, remat_error *error)
 {
     const uint32_t m = p->question.pipeline.microbatches;
     remat_pipeline_plan plan;
     double whole = INFINITY;
     remat_status status = equal_step(p, &whole, error);
-    p->longest = LONGEST * mean_stage(p);
+    p->longest = LONGEST * least_longest(p);
     if (!status && whole == INFINITY) {
         status = plan_once(p, &plan, error);
         whole = status ? INFINITY : plan.whole;
@@ -235,9 +262,10 @@ remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error)
         put_in_flight(p, times, UINT32_MAX);
         status = plan_with(p, &found, &refusal);
     }
-    for (uint32_t n = ranks - 1;
-         n > 0 && !status && !fixed && !(p->quick && found.plan.whole < INFINITY);
-         n -= (n + 3) / 4) {
+    /* quickly fewer only where as many as usual do not fit whatever is hoped of them */
+    const bool as_usual =
+        p->quick && (found.plan.whole < INFINITY || p->hopes < API_FAST_AND_SMALL);
+    for (uint32_t n = ranks - 1; n > 0 && !status && !fixed && !as_usual; n -= (n + 3) / 4) {
         put_in_flight(p, 1, n);
         status = plan_with(p, &found, &refusal);
     }
@@ -300,6 +328,7 @@ remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error)
     remat_error refusal = {0}, other;
     uint64_t enough = 0;
     put_in_flight(p, 1, 1);
+    p->longest = INFINITY; /* a refusal is of all cuts */
     p->real = true;
     remat_status status = plan_once(p, &p->now.plan, &refusal);
     if (status == REMAT_INFEASIBLE) {
@@ -321,6 +350,22 @@ remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error)
     return status;
 }
 
+remat_status api_pipeline_plan_equal(api_pipeline *p, double than, bool *ret_planned,
+                                     remat_error *error)
+{
+    double whole = INFINITY;
+    remat_status status = REMAT_OK;
+    if (p->equal < than * (1 - API_WORTH_A_ROUND)) {
+        put_in_flight(p, 1, UINT32_MAX);
+        status = equal_step(p, &whole, error);
+    }
+    *ret_planned = whole < INFINITY;
+    if (*ret_planned)
+        p->now.plan.whole = p->equal;
+    p->equal = INFINITY;
+    return status;
+}
+
 /* A plan to ask the stages of; REMAT_INFEASIBLE says by how much running every block again misses.
  */
 remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error)
@@ -330,7 +375,10 @@ remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error)
         p->hopes++;
         status = api_pipeline_plan_best(p, error);
     }
-    if (status != REMAT_INFEASIBLE)
-        return status;
-    return api_pipeline_plan_blocks(p, error);
+    bool planned = false;
+    if (status == REMAT_INFEASIBLE) {
+        const remat_status equal = api_pipeline_plan_equal(p, INFINITY, &planned, error);
+        status = equal || planned ? equal : status;
+    }
+    return status == REMAT_INFEASIBLE ? api_pipeline_plan_blocks(p, error) : status;
 }
