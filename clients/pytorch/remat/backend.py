@@ -88,6 +88,7 @@ class Backend:
         self.pieces: List[Piece] = []
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
         self.traced: Counter[int] = Counter()  # the same: how often
+        self.current: Optional[Backend] = None  # by whose budget the graphs that came here are planned now: its own
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
         self.shares: Dict[int, int] = {}  # bytes of the first batch's budget, by frame
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
@@ -143,20 +144,22 @@ class Backend:
         """A plan for each kind of inputs that comes, of the latest ones: shapes, where the graph holds for many of them (after the second
         shape, or dynamic=True), and which of them lie in the same bytes, for which AOTAutograd compiles, and Dynamo guards nothing."""
         from torch._guards import TracingContext, tracing
-        compiled: OrderedDict[Any, Tuple[Callable[..., Any], List[Piece]]] = OrderedDict()
-        open_graph, frame = None, self.frame
+        plans: Any = weakref.WeakKeyDictionary()  # by whose budget
+        open_graph, frame, goes_on = None, self.frame, self.goes_on
 
-        def compile_as(key: Any, args: List[Any]) -> None:
-            self.frame, before = frame, len(self.pieces)
-            made = open_graph.at(args) if open_graph is not None else None
-            compiled[key] = made or self._compile(_settled(module, args), args), self.pieces[before:]
+        def compile_as(key: Any, args: List[Any]) -> Tuple[Callable[..., Any], List[Piece]]:
+            owner = self.current or self
+            owner.frame, owner.goes_on, before = frame, goes_on, len(owner.pieces)
+            made = open_graph.at(args, owner) if open_graph is not None else None
+            return plans.setdefault(owner, OrderedDict()).setdefault(key, (made or owner._compile(_settled(module, args), args), owner.pieces[before:]))
 
         def run(*args: Any) -> Any:
-            self.ran[threading.get_ident()] += 1
-            key = _kind(args, frame in self.writes)
+            owner = self.current or self
+            owner.ran[threading.get_ident()] += 1
+            key, compiled = _kind(args, frame in owner.writes), plans.setdefault(owner, OrderedDict())
             if key not in compiled:
                 for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
-                    self.pieces.remove(gone)
+                    owner.pieces.remove(gone)
                 with tracing(TracingContext(torch._subclasses.FakeTensorMode())):
                     compile_as(key, list(args))
             compiled.move_to_end(key)
@@ -481,8 +484,8 @@ class _Open:
         if any(i.mutates_data or i.mutates_metadata for i in self.facts.input_info) and any(len(same) > 1 for same in self.plain.together):
             raise CaptureError("an input is written, and which others lie in its bytes depends on sizes")
 
-    def at(self, args: Sequence[Any]) -> Optional[Callable[..., Any]]:
-        """For the sizes that the arguments have; None where it was not traced for such arguments."""
+    def at(self, args: Sequence[Any], owner: Backend) -> Optional[Callable[..., Any]]:
+        """For the sizes that the arguments have, by that one's budget; None where it was not traced for such arguments."""
         sizes = opened.Sizes(self.given, args)
         try:
             alike = all(map(sizes.is_of, self.given, args)) and sizes.hold(self.guards) and _kind((), False) == self.autocast
@@ -494,7 +497,7 @@ class _Open:
         if joint_graph is None:
             return self.compiled
         graph = copy.copy(self.plain)
-        graph.now = threading.local()
+        graph.owner, graph.now = owner, threading.local()
         forward, backward = graph.halves(opened.lazily(self.joint, joint_graph), self.facts, self.n_forward)
         run_forward, size = graph.forward_of(forward, self.facts), _Size()
         size.backward = graph.backward_compiler(backward, [])

@@ -48,12 +48,13 @@ class Fitted(Forward):
         self._prepare()
 
     def at(self, share: int) -> "Fitted":
-        """The same with a share of what each graph takes, in percent, as its budget. In that counts what one of them holds for its backward
-        as often as graphs are called in a step, as if they were alike: while one runs, the others hold theirs."""
+        """The same with a share, in percent, of what each graph takes as its budget, and in that what it holds once for each of a step: all hold theirs."""
         stage, link = self._options.get("stage"), self._options["link"]
         more = {"reserved": 0, "least": self._least, "breaks": self.backend.breaks, "stage": stage and dataclasses.replace(stage, kept={}),
                 "waiting": len(self.backend.calls) if link is None else 1}  # the service knows no link with both
-        return Fitted(self.model, {**self._options, **more}, f"{share}%")
+        made, own = Fitted(self.model, {**self._options, **more}, f"{share}%"), self.backend
+        made._first, made.dynamic, made.recurrent, made.backend.traced, made.backend.writes = self, self.dynamic, self.recurrent, own.traced, own.writes
+        return made
 
     def of(self, model: torch.nn.Module) -> "Fitted":
         made = Fitted(model, self._options, self.budget, self.whole)
@@ -67,6 +68,7 @@ class Fitted(Forward):
         self._follow()
 
     def _follow(self) -> None:
+        self._first = self  # of those with one budget and another, whose graphs Dynamo has
         run, backend = _alone(self.plain), weakref.ref(self.backend)  # Dynamo keeps for good what it is given
         self._run = torch.compile(run, backend=lambda *graph: backend()(*graph), dynamic=self.dynamic)
         weakref.finalize(self, torch._dynamo.eval_frame.remove_from_cache, run.__code__)  # and what it made of it
@@ -128,7 +130,7 @@ class Fitted(Forward):
         self._prepare()
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_run": None, "backend": None, "_prepared": None, "_flight": None}
+        return {**self.__dict__, "_run": None, "_first": None, "backend": None, "_prepared": None, "_flight": None}
 
     @torch._dynamo.disable  # a torch.compile around it would follow the model instead
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -153,7 +155,8 @@ class Fitted(Forward):
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
                 given = *call.args, *call.kwargs.values()  # Dynamo guards no order of keywords, and to say why a guard failed looks for those of earlier calls
-                result = self._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
+                self._first.backend.current = self.backend
+                result = self._first._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
             self.graphs = self.backend.ran[threading.get_ident()] - ran
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
             if self._left:

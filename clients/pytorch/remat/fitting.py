@@ -199,12 +199,12 @@ class _Fit:
         fitted = Fitted(self.example.model, self.options, asked)
         self.install(fitted)  # before it compiles: Dynamo guards what modules have
         first = self._first_step(fitted)
-        if self.check:
-            steps.check(self.example, fitted, self.loss, first)
-        del first
         if isinstance(self.wanted, int) and (fitted.backend.breaks or not fitted.pieces):
-            fitted = self._divided(fitted, self.wanted - self.options["reserved"])
+            fitted, first = self._divided(fitted, self.wanted - self.options["reserved"]), None
         if self.check:
+            ratio, fitted.ratio = fitted.ratio, 0.0  # whatever the other input takes
+            steps.check(self.example, fitted, self.loss, first)
+            fitted.ratio = ratio
             fitted.measured_peak = _peak(fitted, self.example, self.loss, self.options, warm=False)
             if isinstance(self.wanted, int) and fitted.measured_peak > ALLOWED * (self.wanted - self.options["reserved"]):
                 warnings.warn(f"remat: the budget is {self.wanted - self.options['reserved']} bytes, and a step was measured to take "
@@ -230,13 +230,11 @@ class _Fit:
 
     def _divided(self, fitted: Fitted, budget: int) -> Fitted:
         """A forward in several graphs, or none, with one budget. Raises BudgetError."""
-        measured = _peak(fitted, self.example, self.loss, self.options, warm=not self.check)
-        if measured <= budget or not all(piece.schedule for piece in fitted.pieces):
+        measured = _peak(fitted, self.example, self.loss, self.options, warm=True)  # the latest calls are the example's
+        if measured <= budget * (1 if fitted.pieces else ALLOWED) or not all(piece.schedule for piece in fitted.pieces):
             fitted.ratio = measured / fitted.backend.together() if measured <= budget and fitted.backend.calls else 0.0
             return fitted
         if not fitted.pieces:
-            if measured <= ALLOWED * budget:
-                return fitted
             raise BudgetError(f"the budget is {budget} bytes; torch.compile left {type(self.example.model).__name__} as it "
                               f"is, and a step takes {measured}", measured)
         made: Dict[int, Fitted] = {}
@@ -244,14 +242,11 @@ class _Fit:
         def measure(share: int) -> int:
             made[share] = fitted.at(share)
             self.install(made[share])
-            steps.check(self.example, made[share], self.loss)
-            taken = _peak(made[share], self.example, self.loss, self.options, warm=False)
+            taken = _peak(made[share], self.example, self.loss, self.options, warm=True)
             made[share].ratio = taken / made[share].backend.together()
             return taken
 
-        backend = fitted.backend
-        steps.step(fitted, self.example, self.example.call, self.loss, 0)  # its calls
-        best = made[sharing.divide(budget, measured - backend.together(), backend.at, measure)]
+        best = made[sharing.divide(budget, measured - fitted.backend.together(), fitted.backend.at, measure)]
         self.install(best)
         best.limit = fitted.limit - self.options["reserved"]
         return best

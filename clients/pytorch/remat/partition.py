@@ -261,9 +261,8 @@ Part = Tuple[Callable[[List[Any]], List[Any]], List[int]]  # what runs it; place
 
 
 def parts(module: fx.GraphModule, wanted: Sequence[int], least: int, inputs: Sequence[Collection[str]]) -> List[Part]:
-    """A module cut where its results may be handed over, each part with `least` bytes of new results or more. That is
-    after the last contribution and after the last that reads the input whose gradient it is, or looks into it: who gets
-    a gradient may write the input at once, as an optimizer in the backward does.
+    """A module cut where its results may be handed over, each part with `least` bytes of new results or more. That is after the last contribution and after
+    the last that reads the input whose gradient it is, or looks into it: who gets a gradient may write the input at once, as an optimizer in the backward does.
 
     wanted: places of results that are not None. inputs: by place, the names of those that share memory with the input whose
     gradient it is. A part takes and returns what is alive: results of its own first."""
