@@ -7,9 +7,9 @@
 
 /* Played for plans with other numbers in flight than the first. */
 enum { PASSES_OF_OTHERS = 1 << 18 };
-/* Quickly the first is looked for with these before it is with more: mostly it is the best of all,
- * or none fits as long as hopes are low. */
-enum { QUICK_PASSES = 1 << 20, MORE_PASSES = 1 << 22 };
+/* The first is looked for with these before it is with more, quickly with so many: mostly it is the
+ * best of all, or none fits as long as hopes are low. */
+enum { FIRST_PASSES = 1 << 20, MORE_PASSES = 1 << 22 };
 /* Of at most so many the numbers in flight of several are changed at once too. */
 enum { FEW_RANKS = 8 };
 /* Stages of more than so many times the mean are in no plan that is looked at first, or quickly. */
@@ -195,12 +195,12 @@ static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error
     if (found->plan.whole <= p->bound * (1 + API_WORTH_A_ROUND))
         return REMAT_OK;
     p->question.limit = some ? found->plan.whole * (1 - API_WORTH_A_ROUND) : 0;
-    p->question.passes = some ? PASSES_OF_OTHERS : p->quick ? QUICK_PASSES : 0;
+    p->question.passes = some ? PASSES_OF_OTHERS : FIRST_PASSES;
     remat_status status = plan_once(p, &plan, error);
     const bool open =
         status ? status == REMAT_INFEASIBLE && p->hopes == API_FAST_AND_SMALL : !plan.all_cuts;
-    if (p->quick && !some && open) {
-        p->question.passes = MORE_PASSES;
+    if (!some && open) {
+        p->question.passes = p->quick ? MORE_PASSES : 0;
         status = plan_once(p, &plan, error);
     }
     p->question.limit = p->question.passes = 0;

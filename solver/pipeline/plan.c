@@ -250,11 +250,14 @@ static remat_status try_ends(planner *a)
             plan.stages[r] = (remat_planned_stage){
                 first, a->end[r], remat_pipeline_in_flight(a->p, r), *list, stages[r]};
         }
-        plan.step = pipeline_step(a->p, stages, memory);
+        const double most = fmin(a->best.whole, a->limit * (1 + 1e-12)) - beside;
+        plan.step = pipeline_step(a->p, stages, most, memory);
         if (plan.step == INFINITY)
             return remat_fail_memory(a->error);
         const uint64_t passes = (uint64_t)ranks * a->p->microbatches;
         a->left -= passes < a->left ? passes : a->left;
+        if (plan.step >= most)
+            return REMAT_OK; /* with less room no step is shorter */
         fits = true;
         for (uint32_t r = 0; r < ranks; r++)
             if (memory[r] > a->q->memory) {

@@ -129,7 +129,8 @@ static double go(const course *c)
     return step;
 }
 
-double pipeline_step(const remat_pipeline *p, const remat_pipeline_stage *stages, uint64_t *memory)
+double pipeline_step(const remat_pipeline *p, const remat_pipeline_stage *stages, double most,
+                     uint64_t *memory)
 {
     const size_t n = p->ranks, all = n * 2 * p->microbatches;
     double *room = calloc(3 * all + 3 * n, sizeof *room);
@@ -142,7 +143,7 @@ double pipeline_step(const remat_pipeline *p, const remat_pipeline_stage *stages
         for (size_t i = 0; i < all; i++)
             c.here[i] = -1;
         step = go(&c);
-        for (uint32_t r = 0; r < p->ranks; r++)
+        for (uint32_t r = 0; r < p->ranks && step < most; r++)
             memory[r] = memory_of(&c, r);
     }
     free(room);
