@@ -18,7 +18,7 @@ from .client import Budget
 from .errors import BudgetError, CaptureError, RematError
 from .model import Forward, bind, follow_anew
 from .pipelines import Flight
-from .states import moment, transformed
+from .states import ATOMS, moment, transformed
 from .tensors import tensors_of
 
 ALLOWED = 1.02  # of the budget, by which a measured peak may be above it without a word
@@ -91,18 +91,24 @@ class Fitted(Forward):
         return max(self.pieces, key=lambda piece: len(piece.profile["nodes"]))
 
     def _known(self) -> List[Any]:
-        """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes."""
-        types = dict.fromkeys(type(module) for module in self.model.modules())
-        classes = dict.fromkeys(c for t in types for c in t.__mro__)
+        """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes, and what is told of those."""
+        classes = dict.fromkeys(c for t in dict.fromkeys(map(type, self.model.modules())) for c in t.__mro__)
         code = [[vars(c).get("forward")] if c.__module__.startswith("torch.") else [f for f in vars(c).values() if isinstance(f, _CODE)] for c in classes]
-        return [[p.requires_grad for p in self.model.parameters()], code, [dict(hooks) for hooks in _EVERYBODYS]]
+        return [[p.requires_grad for p in self.model.parameters()], code, [dict(hooks) for hooks in _EVERYBODYS], self._told()]
+
+    def _told(self) -> List[Any]:
+        """Numbers that the modules' classes have (2.14) and methods that modules have of their own (2.6). A forward that sets them is not another one by it."""
+        modules = [*self.model.modules()]
+        classes = dict.fromkeys(c for t in dict.fromkeys(map(type, modules)) for c in t.__mro__ if not c.__module__.startswith("torch."))
+        own = [v for module in modules for v in vars(module).values() if callable(v) and not isinstance(v, Forward)]
+        return [v for c in classes for v in vars(c).values() if isinstance(v, ATOMS)] + [getattr(v, "__code__", v) for v in own]
 
     def _was_left(self) -> None:
         """What Dynamo cannot follow once it leaves for good. So that there is a schedule again where it can, it follows anew, after ever more such forwards,
         and leaves no size open, which may be what it cannot follow."""
         how = f"in {self.graphs} graphs, each with the whole budget" if self.graphs else "without a schedule"
         warnings.warn(f"remat: a forward of {type(self.model).__name__} ran {how}: torch.compile could not follow it, "
-                      f"or took code that models share for another; of what it cannot follow the latest is {why('')}", stacklevel=3)
+                      f"or took code that models share for another (what it could not follow last: {why('')})", stacklevel=3)
         if self._left & (self._left - 1) == 0:
             follow_anew()
             self.pieces.clear()
@@ -157,6 +163,7 @@ class Fitted(Forward):
                 given = *call.args, *call.kwargs.values()  # Dynamo guards no order of keywords, and to say why a guard failed looks for those of earlier calls
                 self._first.backend.current = self.backend
                 result = self._first._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
+            self._prepared[-1] = self._told()
             self.graphs = self.backend.ran[threading.get_ident()] - ran
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
             if self._left:

@@ -94,7 +94,7 @@ class FirstBatch(Forward):
         fit_example(Example(self.model, Call(args, kwargs)), self.budget, self.loss, self.check, self.options, functools.partial(setattr, self, "fitted"))
         fitted, schedule, what = self.fitted, self.fitted.schedule, type(self.model).__name__
         taken = f"measured {fitted.measured_peak} bytes" if fitted.measured_peak is not None else "not measured"
-        overhead = f", {schedule['overhead']:.1%} more time predicted" if schedule else ""
+        overhead = f", {round(schedule['overhead'], 3) + 0:.1%} more time predicted" if schedule else ""
         print(f"remat: {what} trains within {self.budget}: a step takes {fitted.limit}{' bytes' * isinstance(fitted.limit, int)} at most ({taken}){overhead}, "
               f"{len(fitted.pieces)} graph{'s' * (len(fitted.pieces) > 1)}, solved {fitted.backend.client.where} in "
               f"{time.monotonic() - begin:.1f} s{'; gradient checkpointing is off' if off else ''}", file=sys.stderr)

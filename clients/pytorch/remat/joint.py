@@ -333,9 +333,9 @@ def draw_in_place(graph: fx.Graph) -> None:
 # ---- dropout: the mask is drawn once, what it makes may be made again ----
 
 def dropout_mask(tensor: torch.Tensor, p: float) -> torch.Tensor:
-    """The mask of native_dropout, with its random numbers."""
-    if tensor.device.type == "cpu":
-        return torch.empty_like(tensor, dtype=torch.bool).bernoulli_(1 - p)
+    """The mask of native_dropout, with its random numbers; where nothing stays a plain step draws none."""
+    if tensor.device.type == "cpu" or p == 1:
+        return torch.zeros_like(tensor, dtype=torch.bool) if p == 1 else torch.empty_like(tensor, dtype=torch.bool).bernoulli_(1 - p)
     return torch.ops.aten.native_dropout.default(tensor, p, True)[1]
 
 
@@ -354,7 +354,7 @@ def split_dropout(module: fx.GraphModule) -> None:
     """native_dropout becomes two operations: as one, that must not run twice, it would keep its whole result."""
     graph = module.graph
     for node in list(graph.nodes):
-        if node.target is not torch.ops.aten.native_dropout.default or node.args[2] is False or node.args[1] in (0, 1):
+        if node.target is not torch.ops.aten.native_dropout.default or node.args[2] is False or node.args[1] == 0:
             continue
         with graph.inserting_before(node):
             mask = graph.call_function(dropout_mask, (node.args[0], node.args[1]))

@@ -84,7 +84,11 @@ def profile(model: Modules, example_inputs: Any, device_model: Union[str, device
     module, (args, kwargs) = as_module(model), arguments_of(example_inputs)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
-        twin = _faked(module, mode)
+        memo: Dict[int, Any] = {}  # those that are shared stay so
+        for part in module.modules():
+            for held in (part._parameters, part._buffers, vars(part)):
+                memo.update({id(t): _fake(mode, t) for t in held.values() if isinstance(t, torch.Tensor) and id(t) not in memo})
+        twin = copy.deepcopy(module, memo)
         args, kwargs = tree_map(functools.partial(_fake, mode), (args, kwargs))
         found = Planner(device, mode, loss=loss).of(module, twin, args, kwargs, name)
     found["source"] = {"framework": f"pytorch {torch.__version__}", "device": device.get("title", device["name"])[:200],
@@ -100,15 +104,6 @@ def _fake(mode: Any, value: Any) -> Any:
     if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(made, value.requires_grad)
     return made.requires_grad_(value.requires_grad) if value.is_floating_point() else made
-
-
-def _faked(module: torch.nn.Module, mode: Any) -> torch.nn.Module:
-    """A copy with fake parameters, buffers and other tensors; those that are shared stay so."""
-    memo: Dict[int, Any] = {}
-    for part in module.modules():
-        for held in (part._parameters, part._buffers, vars(part)):
-            memo.update({id(t): _fake(mode, t) for t in held.values() if isinstance(t, torch.Tensor) and id(t) not in memo})
-    return copy.deepcopy(module, memo)
 
 
 # ---- what is left of a device ----

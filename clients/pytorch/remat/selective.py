@@ -25,18 +25,12 @@ def policy(fitted: Any) -> Callable[[], Tuple[Any, Any]]:
     computed twice within the forward, not the order. Random operators are always run again, from the generator's saved state. Raises CaptureError where there
     are more pieces than one."""
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
-    saved = _saved_calls(_piece(fitted))
-
+    whose = forward_of(fitted) if isinstance(fitted, torch.nn.Module) else fitted
+    pieces = [fitted] if isinstance(fitted, Piece) else getattr(whose, "pieces", None) or []
+    if len(pieces) != 1:
+        raise CaptureError(f"a policy is made of one graph's schedule; here are {len(pieces)}")
+    saved = _saved_calls(pieces[0])
     return lambda: create_selective_checkpoint_contexts(_Decide(saved))
-
-
-def _piece(fitted: Any) -> Piece:
-    if isinstance(fitted, Piece):
-        return fitted
-    pieces = getattr(forward_of(fitted) if isinstance(fitted, torch.nn.Module) else fitted, "pieces", None)
-    if pieces is None or len(pieces) != 1:
-        raise CaptureError(f"a policy is made of one graph's schedule; here are {len(pieces or ())}")
-    return pieces[0]
 
 
 def _saved_calls(piece: Piece) -> Set[Tuple[str, int]]:

@@ -4,7 +4,9 @@ import copy
 import gc
 import inspect
 import math
+import sys
 import types
+import warnings
 
 import pytest
 import torch
@@ -295,6 +297,25 @@ def test_what_is_reserved_comes_off_a_divided_budget_once(server):
         measured.append(model.forward.measured_peak)
         assert model.forward.limit == int(0.9 * plain) - int(0.9 * plain) // 500
     assert max(measured) <= 0.9 * plain and min(measured) == max(measured)
+
+
+@pytest.mark.core
+def test_shares_of_a_divided_budget_are_tried_without_following_anew(server, monkeypatch):
+    """And what is served holds for other inputs, other sizes and copies."""
+    Backend, traced = sys.modules["remat.backend"].Backend, []
+    monkeypatch.setattr(Backend, "__call__", lambda self, *given, call=Backend.__call__: traced.append(self) or call(self, *given))
+    model, x = Halved(), torch.randn(256, 64)
+    plain, whole = copy.deepcopy(model), steps.peak(plain_forward(Halved()), Example(Halved(), x), None, True)
+    with pytest.warns(UserWarning, match="breaks the graph"):
+        remat.fit(model, x, int(0.9 * whole), server=server)
+    fitted = model.forward
+    assert str(fitted.budget).endswith("%") and len(traced) == 2 and traced[0] is not fitted.backend and fitted.measured_peak <= 0.9 * whole
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for each in (model, copy.deepcopy(model)):
+            for given in (x, torch.randn(64, 64), 2 * x):
+                assert_same(step(each, (given,), 0), step(plain, (given,), 0))
+    assert fitted.backend.calls and all(piece in fitted.pieces for piece in fitted.backend.calls)
 
 
 @pytest.mark.core

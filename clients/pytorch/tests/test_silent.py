@@ -352,6 +352,67 @@ def test_another_forward_of_a_class(server, monkeypatch):
     assert_same(step(model, (x,), 0), step(plain, (x,), 0))
 
 
+class Scaling(nn.Module):
+    """Modules in modules, whose dicts torch 2.14 does not look at while they stay; of methods 2.6 has no guard."""
+    factor = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8)))
+
+    def act(self, x):
+        return x.relu()
+
+    def forward(self, x):
+        return self.act(self.rows(x)) * self.factor
+
+
+class Counting(Scaling):
+    calls = 0
+
+    def forward(self, x):
+        Counting.calls += 1
+        self.made = lambda y: y * 2  # another one each time, with the same code
+        return super().forward(x)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("kind", [Scaling, Counting])
+def test_numbers_of_a_class_and_methods_of_a_module_that_change(kind, server, monkeypatch):
+    model, x = nn.Sequential(kind(), nn.Linear(8, 8)), torch.randn(4, 8)
+    plain = copy.deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a class that is written there is a break, and a word
+        remat.fit(model, x, "100%", server=server)
+        for change in (lambda each: None, lambda each: None, lambda each: monkeypatch.setattr(kind, "factor", 3.0),
+                       lambda each: setattr(each[0], "act", torch.tanh),
+                       lambda each: setattr(each[0], "act", types.MethodType(lambda self, x: x.abs(), each[0]))):
+            for each in (model, plain):
+                change(each)
+            assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+        model(x)  # the plain one has counted, too
+        followed = model.forward._run
+        model(x), model(x)
+    assert model.forward._run is followed  # nothing is followed anew where nothing but the forward has changed anything
+
+
+@pytest.mark.core
+def test_dropout_of_everything_draws_nothing(server):
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 16), nn.Dropout(0.5))
+    plain, x = copy.deepcopy(model), torch.randn(4, 8)
+    remat.fit(model, x, "100%", server=server)
+    for rate in (0.5, 1.0, 0.25):
+        found = []
+        for each in (model, plain):
+            each[1].p = rate
+            found.append((*step(each, (x,), 0), torch.get_rng_state()))
+        assert_same(*found)
+    for each in (model, plain):  # and from the beginning
+        each[1].p = 1.0
+    remat.fit(remat.remove(model), x, "80%", server=server)
+    assert_same(step(model, (x,), 0), step(plain, (x,), 0))
+
+
 def test_without_autocast_the_backward_is_too(server):
     """What the forward computes in 32 bits within an autocast around it."""
     model, x = cases.body(cases.without_autocast)
