@@ -161,7 +161,7 @@ class Fitted(Forward):
                 self._flight.starts(call)
             with _dynamo_settings(self.recurrent):
                 given = *call.args, *call.kwargs.values()  # Dynamo guards no order of keywords, and to say why a guard failed looks for those of earlier calls
-                self._first.backend.current = self.backend
+                self._first.backend.current = None if self._first is self else self.backend
                 result = self._first._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
             self._prepared[-1] = self._told()
             self.graphs = self.backend.ran[threading.get_ident()] - ran
