@@ -111,24 +111,15 @@ static remat_status eject(attempt *a, const model_goal *goal, bool *ret_found)
     return status;
 }
 
-/* Of lists, of which there are others, 1,212 of 1,212 that fitted were found within 400
- * passes, 98.8 % within 200. */
-static uint64_t work_of(const attempt *a, const model_goal *goal)
-{
-    enum { MOST_PASSES = 400 };
-    const uint64_t n = a->k.n_blocks, most = MOST_PASSES * n * (n + a->k.n_sections);
-    return goal->decide || goal->one_of_many ? model_smaller(goal->work, most) : goal->work;
-}
-
 /* Within the capacity asked for, by each of the two searches, of which neither finds all that the
  * other does. */
 static remat_status fit_either_way(attempt *a, const model_goal *goal, bool *ret_found)
 {
     const bool many = a->k.n_blocks > PACK_MANY;
-    a->work = work_of(a, goal);
+    a->work = goal->work;
     remat_status status = many ? eject(a, goal, ret_found) : REMAT_OK;
     if (!status && !*ret_found && !(many && (goal->decide || goal->one_of_many)))
-        status = fit(a, goal->capacity, a->work, ret_found);
+        status = fit(a, goal->capacity, goal->work, ret_found);
     if (status || *ret_found || many || a->work > 0)
         return status; /* one that ended before its time knows that there is none */
     return eject(a, goal, ret_found);
