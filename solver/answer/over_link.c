@@ -40,6 +40,7 @@ struct answer_mended {
     remat_operations start;
     remat_effort effort;
     uint64_t budget;
+    uint32_t alignment;
     double bound;
     bool again;
     remat_operations list;
@@ -155,12 +156,16 @@ static remat_status mend_once(const answer_wish *w, const remat_operations *star
     answer_searches *made = w->searches;
     for (size_t i = 0; i < made->n_mended; i++) {
         const struct answer_mended *one = *ret_found = &made->mended[i];
-        if (one->effort == w->effort && one->budget == w->budget && one->bound == w->over_link &&
-            one->again == again && model_same_list(&one->start, start))
+        if (one->effort == w->effort && one->budget == w->budget &&
+            one->alignment == w->alignment && one->bound == w->over_link && one->again == again &&
+            model_same_list(&one->start, start))
             return REMAT_OK;
     }
-    struct answer_mended one = {
-        .effort = w->effort, .budget = w->budget, .bound = w->over_link, .again = again};
+    struct answer_mended one = {.effort = w->effort,
+                                .budget = w->budget,
+                                .alignment = w->alignment,
+                                .bound = w->over_link,
+                                .again = again};
     mending m = {.lesson = w->budget / SMALLEST_LESSON,
                  .pads = calloc(2 * (size_t)w->problem->profile->n_nodes, sizeof *m.pads)};
     remat_status status = REMAT_NO_MEMORY;
