@@ -100,7 +100,7 @@ class Fitted(Forward):
         """Numbers that the modules' classes have (2.14) and methods that modules have of their own (2.6). A forward that sets them is not another one by it."""
         modules = [*self.model.modules()]
         classes = dict.fromkeys(c for t in dict.fromkeys(map(type, modules)) for c in t.__mro__ if not c.__module__.startswith("torch."))
-        own = [v for module in modules for v in vars(module).values() if callable(v) and not isinstance(v, Forward)]
+        own = [v for m in modules for name, v in vars(m).items() if callable(v) and name != "_compiled_call_impl" and not isinstance(v, Forward)]
         return [v for c in classes for v in vars(c).values() if isinstance(v, ATOMS)] + [getattr(v, "__code__", v) for v in own]
 
     def _was_left(self) -> None:
