@@ -257,7 +257,7 @@ static remat_status try_ends(planner *a)
         const uint64_t passes = (uint64_t)ranks * a->p->microbatches;
         a->left -= passes < a->left ? passes : a->left;
         if (plan.step >= most)
-            return REMAT_OK; /* with less room no step is shorter */
+            return REMAT_OK; /* with less room a step is hardly ever shorter */
         fits = true;
         for (uint32_t r = 0; r < ranks; r++)
             if (memory[r] > a->q->memory) {
