@@ -109,7 +109,8 @@ struct api_pipeline {
     size_t nodes_asked; /* of all questions */
     size_t pending;     /* the question under way */
     bool over;          /* nothing is asked any more */
-    bool quick;         /* one plan is answered, with as many in flight as usual if that fits */
+    bool quick;         /* one plan is answered, with as many in flight as usual if that fits, and
+                           equal cuts where a way with them is faster */
     bool last;          /* running every block again was the last that was tried */
     bool real;          /* menus are of lists that run each block again */
     double equal;       /* time of the fastest way that fits, with equal cuts; INFINITY: none, or
@@ -186,7 +187,8 @@ remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error);
 /* Equal cuts, with as many in flight as usual, once where a way with them takes less time than that
- * and fits: no plan is slower, and none refused. *ret_planned: they are. */
+ * and fits: a plan is not to be slower, nor refused. Their stages are asked within what leaves room
+ * for a send each way, so a way that fits without may be lost. *ret_planned: they are. */
 remat_status api_pipeline_plan_equal(api_pipeline *p, double than, bool *ret_planned,
                                      remat_error *error);
 /* So many times as many in flight as usual may be worth it. */

@@ -146,7 +146,8 @@ static remat_status way_rank(api_pipeline *p, const uint32_t *cuts, uint32_t ran
     return status;
 }
 
-/* Of an interleaved schedule the plan is the fastest of the ways that fit; none is slower. */
+/* Of an interleaved schedule the plan is the fastest of the ways that fit; others are not to be
+ * slower than it. */
 static void take_way(api_pipeline *p, unsigned way, const api_beside *b, remat_pipeline_play *play)
 {
     const double whole = play->step + (b->exchange + b->update) / p->unit;

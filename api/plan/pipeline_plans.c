@@ -12,7 +12,8 @@ enum { PASSES_OF_OTHERS = 1 << 18 };
 enum { FIRST_PASSES = 1 << 20, MORE_PASSES = 1 << 22 };
 /* Of at most so many the numbers in flight of several are changed at once too. */
 enum { FEW_RANKS = 8 };
-/* Stages of more than so many times the mean are in no plan that is looked at first, or quickly. */
+/* Stages of more than so many times what the longest of any plan takes at least are in no plan that
+ * is looked at first, or quickly. */
 enum { LONGEST = 2 };
 
 void api_pipeline_menus_clear(api_pipeline *p)
@@ -130,9 +131,7 @@ static double mean_stage(const api_pipeline *p)
     return all / p->question.pipeline.ranks;
 }
 
-/* Stages longer than that are in no plan that is faster than one that is known; where none is, so
- * many times what the longest of any plan takes at least, or somewhat less, is the longest that is
- * looked at. */
+/* Stages longer than that are in no plan that is faster than one that is known. */
 static remat_status limit_stages(api_pipeline *p, remat_error *error)
 {
     const uint32_t m = p->question.pipeline.microbatches;
