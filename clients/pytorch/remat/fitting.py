@@ -204,6 +204,7 @@ class _Fit:
         if self.check:
             ratio, fitted.ratio = fitted.ratio, 0.0  # whatever the other input takes
             steps.check(self.example, fitted, self.loss, first)
+            del first  # the gradients of a step
             fitted.ratio = ratio
             fitted.measured_peak = _peak(fitted, self.example, self.loss, self.options, warm=False)
             if isinstance(self.wanted, int) and fitted.measured_peak > ALLOWED * (self.wanted - self.options["reserved"]):
