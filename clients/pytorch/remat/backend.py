@@ -147,11 +147,11 @@ class Backend:
         plans: Any = weakref.WeakKeyDictionary()  # by whose budget
         open_graph, frame, goes_on = None, self.frame, self.goes_on
 
-        def compile_as(key: Any, args: List[Any]) -> Tuple[Callable[..., Any], List[Piece]]:
+        def compile_as(key: Any, args: List[Any]) -> None:
             owner = self.current or self
             owner.frame, owner.goes_on, before = frame, goes_on, len(owner.pieces)
             made = open_graph.at(args, owner) if open_graph is not None else None
-            return plans.setdefault(owner, OrderedDict()).setdefault(key, (made or owner._compile(_settled(module, args), args), owner.pieces[before:]))
+            plans.setdefault(owner, OrderedDict())[key] = made or owner._compile(_settled(module, args), args), owner.pieces[before:]
 
         def run(*args: Any) -> Any:
             owner = self.current or self

@@ -92,13 +92,13 @@ class Fitted(Forward):
 
     def _known(self) -> List[Any]:
         """What guards of Dynamo's do not see: parameters that are frozen no longer, other code of the modules' classes, and what is told of those."""
-        classes = dict.fromkeys(c for t in dict.fromkeys(map(type, self.model.modules())) for c in t.__mro__)
-        code = [[vars(c).get("forward")] if c.__module__.startswith("torch.") else [f for f in vars(c).values() if isinstance(f, _CODE)] for c in classes]
-        return [[p.requires_grad for p in self.model.parameters()], code, [dict(hooks) for hooks in _EVERYBODYS], self._told()]
-
-    def _told(self) -> List[Any]:
-        """Numbers that the modules' classes have (2.14) and methods that modules have of their own (2.6). A forward that sets them is not another one by it."""
         modules = [*self.model.modules()]
+        classes = dict.fromkeys(c for t in dict.fromkeys(map(type, modules)) for c in t.__mro__)
+        code = [[vars(c).get("forward")] if c.__module__.startswith("torch.") else [f for f in vars(c).values() if isinstance(f, _CODE)] for c in classes]
+        return [[p.requires_grad for p in self.model.parameters()], code, [dict(hooks) for hooks in _EVERYBODYS], self._told(modules)]
+
+    def _told(self, modules: List[torch.nn.Module]) -> List[Any]:
+        """Numbers that the modules' classes have (2.14) and methods that modules have of their own (2.6). A forward that sets them is not another one by it."""
         classes = dict.fromkeys(c for t in dict.fromkeys(map(type, modules)) for c in t.__mro__ if not c.__module__.startswith("torch."))
         own = [v for m in modules for name, v in vars(m).items() if callable(v) and name != "_compiled_call_impl" and not isinstance(v, Forward)]
         return [v for c in classes for v in vars(c).values() if isinstance(v, ATOMS)] + [getattr(v, "__code__", v) for v in own]
@@ -163,7 +163,7 @@ class Fitted(Forward):
                 given = *call.args, *call.kwargs.values()  # Dynamo guards no order of keywords, and to say why a guard failed looks for those of earlier calls
                 self._first.backend.current = None if self._first is self else self.backend
                 result = self._first._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
-            self._prepared[-1] = self._told()
+            self._prepared[-1] = self._told([*self.model.modules()])
             self.graphs = self.backend.ran[threading.get_ident()] - ran
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
             if self._left:
