@@ -24,7 +24,7 @@ struct memory {
     queue *queue;
     uv_timer_t timer;
     task trim;
-    bool trimming; /* loop thread */
+    bool trimming, closed; /* loop thread */
     atomic_bool stirred;
     uv_mutex_t lock; /* of used */
     uv_cond_t given;
@@ -42,10 +42,21 @@ static void trim_work(task *t)
 #endif
 }
 
+/* Once no thread trims for it any more. */
+static void release(memory *m)
+{
+    if (!m->closed || m->trimming)
+        return;
+    uv_cond_destroy(&m->given);
+    uv_mutex_destroy(&m->lock);
+    free(m);
+}
+
 static void trim_done(task *t)
 {
     memory *m = (memory *)((char *)t - offsetof(memory, trim));
     m->trimming = false;
+    release(m);
 }
 
 /* The kernel takes milliseconds to take large memory back, so a pool thread does it. */
@@ -87,9 +98,8 @@ memory *memory_new(uv_loop_t *loop, queue *q, uint64_t bodies, uint64_t solves)
 static void on_closed(uv_handle_t *handle)
 {
     memory *m = handle->data;
-    uv_cond_destroy(&m->given);
-    uv_mutex_destroy(&m->lock);
-    free(m);
+    m->closed = true;
+    release(m);
 }
 
 void memory_free(memory *m)

@@ -10,7 +10,7 @@ struct retention {
     service *service;
     uv_timer_t timer;
     task task;
-    bool busy;
+    bool busy, closed;
     uint64_t keep_bytes;
     remat_store_pruned pruned;
     remat_status status;
@@ -21,6 +21,13 @@ static void prune(task *t)
 {
     retention *r = (retention *)((char *)t - offsetof(retention, task));
     r->status = remat_store_prune(r->service->store, r->keep_bytes, &r->pruned, &r->error);
+}
+
+/* Once no thread prunes for it any more. */
+static void release(retention *r)
+{
+    if (r->closed && !r->busy)
+        free(r);
 }
 
 static void pruned(task *t)
@@ -36,6 +43,7 @@ static void pruned(task *t)
                            "tables", (json_int_t)r->pruned.tables, "schedules",
                            (json_int_t)r->pruned.schedules, "profiles",
                            (json_int_t)r->pruned.profiles));
+    release(r);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -67,7 +75,9 @@ void retention_stop(retention *r)
 
 static void on_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    retention *r = handle->data;
+    r->closed = true;
+    release(r);
 }
 
 void retention_free(retention *r)

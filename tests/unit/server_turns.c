@@ -83,18 +83,48 @@ static void large_solves_get_memory(void **state)
     assert_true(!early && loads && atomic_load(&one.taken) && whole);
 }
 
-/* ---- threads ---- */
-
-typedef struct timed {
-    task task;
-    int *order, *next, name;
-} timed;
+static void free_it(uv_timer_t *timer)
+{
+    memory_free(timer->data);
+    uv_close((uv_handle_t *)timer, NULL);
+}
 
 static void sleep_a_while(task *t)
 {
     (void)t;
     uv_sleep(1500);
 }
+
+static void nothing_more(task *t)
+{
+    (void)t;
+}
+
+/* The memory that was stirred is still to be trimmed, by a thread that is not yet free. */
+static void memory_ends_after_its_task(void **state)
+{
+    (void)state;
+    task tasks[LIGHT_THREADS];
+    uv_timer_t timer;
+    memory *account = memory_new(loop, q, 0, 100);
+    memory_stir(account);
+    for (int i = 0; i < LIGHT_THREADS; i++) {
+        tasks[i] = (task){.work = sleep_a_while, .done = nothing_more, .lane = LANE_LIGHT};
+        assert_true(queue_submit(q, &tasks[i]));
+    }
+    uv_timer_init(loop, &timer);
+    timer.data = account;
+    uv_timer_start(&timer, free_it, 1200, 0); /* it looks once a second */
+    uv_run(loop, UV_RUN_DEFAULT);
+    assert_int_equal(queue_count(q).light_waiting + queue_count(q).light_running, 0);
+}
+
+/* ---- threads ---- */
+
+typedef struct timed {
+    task task;
+    int *order, *next, name;
+} timed;
 
 static void no_work(task *t)
 {
@@ -139,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_solves_get_a_thread),
         cmocka_unit_test(large_solves_get_memory),
+        cmocka_unit_test(memory_ends_after_its_task),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
