@@ -88,6 +88,7 @@ class Backend:
         self.pieces: List[Piece] = []
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
         self.traced: Counter[int] = Counter()  # the same: how often
+        self.made: List[Callable[..., Any]] = []  # what Dynamo calls
         self.current: Optional[Backend] = None  # by whose budget the graphs that came here are planned now: its own
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
         self.shares: Dict[int, int] = {}  # bytes of the first batch's budget, by frame
@@ -120,7 +121,9 @@ class Backend:
         self.traced[self.frame] += 1
         if self.traced[self.frame] == SHAPES:
             warnings.warn(f"remat: torch.compile has traced one code {SHAPES} times, which takes seconds each: something of it differs from call to call")
-        return torch._dynamo.disable(self._by_inputs(module, example))
+        self.made.append(self._by_inputs(module, example))
+        made = weakref.ref(self.made[-1])  # Dynamo keeps it for good where the graph is not the forward's first
+        return torch._dynamo.disable(lambda *args: made()(*args))
 
     def _compile(self, module: torch.fx.GraphModule, example: List[Any]) -> Callable[..., Any]:
         traced.without_masks(module, traced.masks(module))

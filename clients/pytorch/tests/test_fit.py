@@ -593,15 +593,30 @@ def test_what_a_forward_keeps_is_as_it_was(server):
     assert_same(found[1][0], found[0][0])
 
 
+class Breaking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = torch.tanh(torch.sigmoid(torch.tanh(self.a(x))))
+        torch._dynamo.graph_break()
+        return torch.tanh(torch.sigmoid(torch.tanh(self.b(x))))
+
+
 @pytest.mark.core
-def test_a_model_that_is_gone_leaves_nothing(server):
+@pytest.mark.parametrize("part", [lambda: nn.Sequential(nn.Linear(64, 64), nn.Tanh()), Breaking], ids=["whole", "in_graphs"])
+def test_a_model_that_is_gone_leaves_nothing(server, part):
+    """Dynamo keeps the graphs after a break by the code of the frame, and with them whatever they hold."""
     def held():
-        model, x = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(64, 64), nn.Tanh()))), torch.randn(512, 64)
+        model, x = nn.Sequential(*(part() for _ in range(4))), torch.randn(512, 64)
         remat.fit(model, x, "90%", server=server)
         model(x).sum().backward()
         del model
         gc.collect()
-        return sum(isinstance(one, torch._subclasses.FakeTensor) for one in gc.get_objects())
+        there = gc.get_objects()
+        return [sum(isinstance(one, kind) for one in there) for kind in (torch.fx.GraphModule, torch.fx.Node)] + (
+            [sum(isinstance(one, torch._subclasses.FakeTensor) for one in there)] if part is not Breaking else [])
 
     first, *_, last = [held() for _ in range(4)]
     assert last <= first
