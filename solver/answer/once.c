@@ -8,6 +8,7 @@ struct answer_searched {
     remat_operations start, found;
     remat_effort effort;
     uint32_t series;
+    remat_status status; /* REMAT_OK or REMAT_INFEASIBLE */
 };
 
 void answer_searches_clear(answer_searches *searches)
@@ -42,18 +43,26 @@ static remat_status search(const answer_wish *w, const answer_search *s, remat_o
                                s->given, w->effort, w->series, s->bound, w->host, list, error);
 }
 
+static remat_status found_before(const struct answer_searched *one, remat_operations *ret_list,
+                                 remat_error *error)
+{
+    if (one->status)
+        return remat_fail(error, one->status, "budget", "no schedule within %llu bytes was found",
+                          (unsigned long long)one->asked.budget);
+    return model_copy_list(&one->found, ret_list) ? remat_fail_memory(error) : REMAT_OK;
+}
+
 remat_status answer_search_once(const answer_wish *w, const answer_search *s,
                                 remat_operations *ret_list, remat_error *error)
 {
     answer_searches *made = w->searches;
     for (size_t i = 0; i < made->n && !s->pads; i++)
         if (is_same(&made->items[i], w, s))
-            return model_copy_list(&made->items[i].found, ret_list) ? remat_fail_memory(error)
-                                                                    : REMAT_OK;
+            return found_before(&made->items[i], ret_list, error);
     struct answer_searched one = {.asked = *s, .effort = w->effort, .series = w->series};
-    const remat_status status = search(w, s, ret_list, error);
-    if (status || s->pads)
-        return status;
+    one.status = search(w, s, ret_list, error);
+    if ((one.status && one.status != REMAT_INFEASIBLE) || s->pads)
+        return one.status;
     if (!model_reserve(&made->items, &made->capacity, made->n + 1, sizeof one) ||
         (s->start && model_copy_list(s->start, &one.start)) ||
         model_copy_list(ret_list, &one.found)) {
@@ -62,5 +71,5 @@ remat_status answer_search_once(const answer_wish *w, const answer_search *s,
         return remat_fail_memory(error);
     }
     made->items[made->n++] = one;
-    return REMAT_OK;
+    return one.status;
 }

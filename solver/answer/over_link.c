@@ -41,11 +41,11 @@ struct answer_mended {
     remat_effort effort;
     uint64_t budget;
     uint32_t alignment;
-    double bound;
+    double bound, taken;
     bool again;
     remat_operations list;
     remat_layout layout; /* empty without alignment */
-    bool fits;
+    bool fits, hopeless;
 };
 
 /* What is to be left free in the next. */
@@ -102,6 +102,16 @@ static remat_status look_for_room(const answer_wish *w, uint64_t work, struct an
     return REMAT_OK;
 }
 
+static remat_status time_over_link(const answer_wish *w, const remat_operations *list,
+                                   double *ret_makespan, remat_error *error)
+{
+    remat_simulation s;
+    const remat_status status =
+        remat_simulate(w->problem->profile, list, w->problem->link, NULL, NULL, &s, error);
+    *ret_makespan = status ? 0 : s.makespan;
+    return status;
+}
+
 /* A list of the mixed search. One without addresses is mended, in small steps, with what each
  * layout taught; where that fails, what they need beside the peak is asked of a whole search as a
  * smaller budget. */
@@ -112,6 +122,7 @@ static remat_status search_with_addresses(const answer_wish *w, struct answer_me
     answer_wish own = *w;
     remat_status status = REMAT_OK;
     uint32_t failures = 0;
+    double makespan = 0;
     bool found = true;
     for (uint32_t k = 0; k <= mendings && !status && !one->fits; k++) {
         remat_operations list = {0};
@@ -124,7 +135,10 @@ static remat_status search_with_addresses(const answer_wish *w, struct answer_me
         status = answer_search_once(&own, &search, &list, error);
         found = !status && list.length > 0;
         failures = found ? 0 : failures + 1;
-        if (found) {
+        if (found && k == 0 && w->taken > 0)
+            status = time_over_link(w, &list, &makespan, error);
+        one->hopeless = answer_is_hopeless(w, makespan);
+        if (found && !one->hopeless) {
             model_swap_lists(&list, &one->list);
             status = look_for_room(w, k > 0 ? SHORT_WORK : FIRST_WORK, one, m, error);
         }
@@ -158,13 +172,14 @@ static remat_status mend_once(const answer_wish *w, const remat_operations *star
         const struct answer_mended *one = *ret_found = &made->mended[i];
         if (one->effort == w->effort && one->budget == w->budget &&
             one->alignment == w->alignment && one->bound == w->over_link && one->again == again &&
-            model_same_list(&one->start, start))
+            (!one->hopeless || one->taken == w->taken) && model_same_list(&one->start, start))
             return REMAT_OK;
     }
     struct answer_mended one = {.effort = w->effort,
                                 .budget = w->budget,
                                 .alignment = w->alignment,
                                 .bound = w->over_link,
+                                .taken = w->taken,
                                 .again = again};
     mending m = {.lesson = w->budget / SMALLEST_LESSON,
                  .pads = calloc(2 * (size_t)w->problem->profile->n_nodes, sizeof *m.pads)};

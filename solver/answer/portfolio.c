@@ -156,18 +156,24 @@ static bool is_far(const answer_wish *w, const remat_schedule *best)
     const remat_profile *profile = w->problem->profile;
     return !profile->joint && profile->n_nodes <= ANSWER_LINKED_NODES && best->solver &&
            best->simulation.makespan > 1.05 * w->over_link &&
+           !answer_is_hopeless(w, best->simulation.makespan) &&
            !answer_is_long_chain(w, &best->operations);
 }
 
 /* Whether all of the search without the link may find a faster list yet than the best over it. It
  * finds little that is faster than after its first part, from which the search over the link began;
- * of joint graphs, of which nothing is proven, the least. */
+ * of joint graphs, of which nothing is proven, the least. Where that part found nothing that fits,
+ * it ends well above the bound. */
 static bool may_be_beaten(const answer_wish *w, double brief, const remat_schedule *best)
 {
     const double all = remat_store_all_makespan(w->problem->profile);
     const double left = answer_is_small_joint(w->problem->profile) ? JOINT_LEFT : LEFT;
-    return !answer_reaches(best, w->bound) &&
-           !(best->solver && best->simulation.makespan - all < left * (brief - all));
+    const double over = best->simulation.makespan - all;
+    if (answer_reaches(best, w->bound))
+        return false;
+    if (best->solver && brief == 0 && w->problem->profile->n_nodes > ANSWER_NAMED_NODES)
+        return left * over >= w->bound - all;
+    return !(best->solver && over < left * (brief - all));
 }
 
 /* Where many short descents end far up, a few slow ones end far below at times: 6 points of
@@ -238,7 +244,10 @@ static remat_status mix_first(const remat_portfolio *p, answer_wish *whole, boun
     if (status || w.moves_alone || !may_be_beaten(&w, brief, best))
         return status;
     part.share = WITHOUT_SHARE;
-    status = search(p, &w, moments, &without, error);
+    if (brief == 0 && w.problem->profile->n_nodes > ANSWER_NAMED_NODES)
+        status = answer_improve(p, &w, REMAT_QUICK, 0, 1, &without, error); /* to begin there */
+    else
+        status = search(p, &w, moments, &without, error);
     part = (answer_part){whole->host, part.begin + part.share, 1 - part.begin - part.share};
     beaten = without.solver && answer_faster(&without, best);
     if (beaten)
@@ -393,6 +402,7 @@ static remat_status find_by_name(const remat_portfolio *p, const answer_wish *as
         answer_wish w = *asked;
         w.host = &host;
         w.bound = 0;
+        w.taken = f->best.solver ? f->best.simulation.makespan : 0;
         w.raised = answer_link_moves(asked->problem->link) ? 0 : asked->bound;
         w.moves_alone = w.problem->profile->n_nodes > ANSWER_NAMED_NODES;
         findings own = {.moments = NULL};
@@ -465,8 +475,12 @@ remat_status remat_portfolio_schedule(const remat_portfolio *portfolio,
                                       remat_error *error)
 {
     answer_searches searches = {0};
-    const answer_wish w = {problem, budget, alignment, effort, host,  0,
-                           0,       0,      &searches, NULL,   false, 0};
+    const answer_wish w = {.problem = problem,
+                           .budget = budget,
+                           .alignment = alignment,
+                           .effort = effort,
+                           .host = host,
+                           .searches = &searches};
     const remat_status status = answer_schedule(portfolio, &w, ret_schedule, error);
     answer_searches_clear(&searches);
     return status;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HOPELESS 1.3 /* of the overhead */
+
 bool answer_link_moves(const remat_link *link)
 {
     return link && link->to_host > 0 && link->to_device > 0;
@@ -14,6 +16,12 @@ bool answer_link_moves(const remat_link *link)
 bool answer_reaches(const remat_schedule *best, double bound)
 {
     return best->solver && best->simulation.makespan <= bound * (1 + 1e-9);
+}
+
+bool answer_is_hopeless(const answer_wish *w, double makespan)
+{
+    const double all = remat_store_all_makespan(w->problem->profile);
+    return w->taken > 0 && makespan - all > HOPELESS * (w->taken - all);
 }
 
 bool answer_faster(const remat_schedule *a, const remat_schedule *b)

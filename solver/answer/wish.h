@@ -39,6 +39,7 @@ typedef struct answer_wish {
     const answer_priced *priced; /* NULL: none */
     bool moves_alone;            /* over a link: not all of the search without it, too */
     double raised; /* what others proved of the same question, where that took work; 0: nothing */
+    double taken;  /* the makespan of what others found, which is to be beaten; 0: nothing */
 } answer_wish;
 
 /* What a search is asked beside a wish's effort and series. */
@@ -62,6 +63,10 @@ bool answer_link_moves(const remat_link *link); /* NULL: it does not */
 
 /* Whether the best takes no more than the bound; false where there is none. */
 bool answer_reaches(const remat_schedule *best, double bound);
+
+/* Whether a list of that makespan is so slow beside what others found that no mending of it, nor
+ * another search from it, leads below that. */
+bool answer_is_hopeless(const answer_wish *wish, double makespan);
 
 /* Whether a is faster; any is where there is no b. */
 bool answer_faster(const remat_schedule *a, const remat_schedule *b);
