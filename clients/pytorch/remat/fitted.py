@@ -229,7 +229,7 @@ def _dynamo_settings(recurrent: bool) -> Iterator[None]:
     from torch._dynamo import config
     from torch._dynamo.variables import builder
     wanted = {"cache_size_limit": MOST, "accumulated_cache_size_limit": MOST, "use_numpy_random_stream": True,
-              "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent, "specialize_int": True, "specialize_float": True,
+              "skip_nnmodule_hook_guards": False, "allow_rnn": recurrent, "specialize_int": True, "specialize_float": True, "optimize_ddp": False,
               "trace_numpy": False}  # torch's functions differ from numpy's in the last bits
     before, known = {name: getattr(config, name) for name in wanted if hasattr(config, name)}, builder.make_dupe_guard
     try:
