@@ -305,9 +305,9 @@ static void release(improvement *m)
         remat_operations_clear(&m->chains[i].fitting);
         remat_operations_clear(&m->chains[i].runs);
         remat_operations_clear(&m->chains[i].passing);
-        remat_operations_clear(&m->chains[i].last.list);
-        free(m->chains[i].last.over);
+        improve_clear_misfits(m->chains[i].long_one);
     }
+    improve_clear_misfits(atomic_load(m->known));
     remat_operations_clear(&m->everything);
 }
 
@@ -360,7 +360,9 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
 static remat_status improve(improvement *m, const remat_operations *start, remat_effort effort,
                             remat_operations *ret_list, remat_error *error)
 {
+    misfits known = NULL;
     set_up(m, start, effort);
+    m->known = &known;
     remat_status status = model_store_everything(m->profile, &m->everything);
     if (!status)
         status = search(m);

@@ -4,6 +4,8 @@
 
 #include "search/search.h"
 
+#include <stdatomic.h>
+
 enum { IMPROVE_MOST_CHAINS = 8 };
 
 typedef struct strength {
@@ -26,7 +28,12 @@ typedef struct misfit {
     remat_operations list;
     uint64_t work, bytes; /* of its layout; what it took */
     uint64_t *over;       /* by operation */
+    struct misfit *next;
 } misfit;
+
+/* Those of all chains, which add to it side by side. What one says does not depend on whose it was.
+ */
+typedef _Atomic(misfit *) misfits;
 
 typedef struct chain {
     const improvement *of;
@@ -39,7 +46,8 @@ typedef struct chain {
     uint32_t failures;        /* of best lists, whose search then gets half the work */
     uint32_t lessons;         /* since a list fitted: each leaves twice as much free as the last */
     uint32_t misses;          /* lists in passing that did not fit, since one that did */
-    misfit last;              /* of the best ones */
+    const misfit *last;       /* of the best ones */
+    misfit *long_one;         /* the same where it is long, and this chain's alone */
     remat_operations fitting; /* whole, with layout within the budget */
     remat_operations runs;    /* the same, F, A and B alone */
     double fitting_time;
@@ -62,7 +70,8 @@ struct improvement {
     double served;       /* makespan of the best that fits, of the epoch before; INFINITY: none */
     double least;        /* peak that a chain ended an epoch with; 0: a list fitted */
     uint32_t n_chains, series;
-    bool narrow; /* every second chain rests */
+    bool narrow;    /* every second chain rests */
+    misfits *known; /* short ones */
     chain chains[IMPROVE_MOST_CHAINS];
 };
 
@@ -76,5 +85,7 @@ void improve_resume(chain *c, const remat_operations *from);
 /* The best list made to fit. Where it does not, it is mended with what that teaches; where that
  * makes it too slow, the search goes on from the list that fits. */
 remat_status improve_settle(const improvement *m, chain *c);
+
+void improve_clear_misfits(misfit *list);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum {
+    SHORT = 1000,          /* a list, of which all that did not fit are kept */
     MENDINGS = 6,          /* of a list that does not fit, before it is searched on */
     SMALLEST_LESSON = 400, /* a part of the budget */
     MOST_DOUBLINGS = 3     /* of it */
@@ -111,30 +112,78 @@ static remat_status learn(const improvement *m, chain *c, const remat_operations
     return REMAT_OK;
 }
 
-/* The same of a chain's best list, with room for the tasks behind over. Often it is the one that
- * did not fit before: lessons that do not help leave it where it was. */
+/* ---- lists that did not fit ---- */
+
+void improve_clear_misfits(misfit *list)
+{
+    while (list) {
+        misfit *next = list->next;
+        remat_operations_clear(&list->list);
+        free(list->over);
+        free(list);
+        list = next;
+    }
+}
+
+/* One that was laid out with as much work; the last of this chain with more. */
+static const misfit *seen_before(const improvement *m, const chain *c, const remat_operations *list,
+                                 uint64_t work)
+{
+    if (c->last && c->last->work >= work && model_same_list(&c->last->list, list))
+        return c->last;
+    const misfit *one = atomic_load(m->known);
+    while (one && !(one->work == work && model_same_list(&one->list, list)))
+        one = one->next;
+    return one;
+}
+
+static void add_misfit(const improvement *m, chain *c, misfit *one)
+{
+    if (one->list.length > SHORT) {
+        improve_clear_misfits(c->long_one);
+        c->long_one = one;
+    } else {
+        one->next = atomic_load(m->known);
+        while (!atomic_compare_exchange_weak(m->known, &one->next, one))
+            ;
+    }
+    c->last = one;
+}
+
+static remat_status remember(const improvement *m, chain *c, const remat_operations *list,
+                             uint64_t work, uint64_t bytes, const uint64_t *over)
+{
+    const size_t size = list->length * sizeof *over;
+    misfit *one = calloc(1, sizeof *one);
+    if (!one)
+        return REMAT_NO_MEMORY;
+    *one = (misfit){.work = work, .bytes = bytes, .over = malloc(size)};
+    if (!one->over || model_copy_list(list, &one->list)) {
+        improve_clear_misfits(one);
+        return REMAT_NO_MEMORY;
+    }
+    memcpy(one->over, over, size);
+    add_misfit(m, c, one);
+    return REMAT_OK;
+}
+
+/* The same of a chain's best list, with room for the tasks behind over. Often it is one that did
+ * not fit before: lessons that do not help leave a list where it was, and the chains of a small
+ * graph all come by the same few. */
 static remat_status measure_best(const improvement *m, chain *c, const remat_operations *list,
                                  uint64_t *ret_bytes, uint64_t *over)
 {
     const uint64_t work = LIST_LAYOUT >> c->failures;
-    const size_t size = list->length * sizeof *over;
-    misfit *last = &c->last;
-    if (last->over && last->work >= work && model_same_list(&last->list, list)) {
-        *ret_bytes = last->bytes;
-        memcpy(over, last->over, size);
+    const misfit *seen = seen_before(m, c, list, work);
+    if (seen) {
+        c->last = seen;
+        *ret_bytes = seen->bytes;
+        memcpy(over, seen->over, list->length * sizeof *over);
         return REMAT_OK;
     }
     remat_status status = measure(m, list, work, ret_bytes, over);
-    if (status || *ret_bytes <= m->budget)
-        return status;
-    free(last->over);
-    last->over = malloc(size);
-    if (!last->over || model_copy_list(list, &last->list))
-        return REMAT_NO_MEMORY;
-    memcpy(last->over, over, size);
-    last->work = work;
-    last->bytes = *ret_bytes;
-    return REMAT_OK;
+    const bool fits = *ret_bytes <= m->budget;
+    return status || fits ? status : remember(m, c, list, work, *ret_bytes, over);
 }
 
 /* Keeps the list as the one that fits, if it does. Else the chain learns, if it is one of its best.
