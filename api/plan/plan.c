@@ -210,7 +210,10 @@ static json_t *head_encode(const remat_plan_request *q, const remat_network_grap
 
 /* ---- the question ---- */
 
-enum { FEW_NODES = 1000 }; /* over a link */
+enum {
+    FEW_NODES = 1000, /* over a link */
+    ADDRESSES = 20    /* a part of the budget that they may need */
+};
 
 /* The quickest that is as good as any at thousands of nodes; auto where it does not go, or where
  * its lists leave an arena little room beside their peak. */
@@ -225,14 +228,15 @@ static remat_status usual_solver(const remat_profile *profile, uint64_t budget,
         return REMAT_OK;
     problem.options = remat_options_default(selective);
     remat_status status =
-        remat_reaches(selective, &problem, budget / 20 * 19, NULL, &reaches, error);
+        remat_reaches(selective, &problem, budget - budget / ADDRESSES, NULL, &reaches, error);
     if (!status && reaches)
         *ret_name = selective->name;
     return status == REMAT_TOO_LARGE ? REMAT_OK : status;
 }
 
+/* moves: over the link. */
 static json_t *question_encode(const remat_plan_request *q, const remat_profile *profile,
-                               const char *usual, uint64_t budget)
+                               const char *usual, bool moves, uint64_t budget)
 {
     json_t *json = json_object();
     remat_json_set(&json, "budget", json_integer((json_int_t)budget));
@@ -244,7 +248,7 @@ static json_t *question_encode(const remat_plan_request *q, const remat_profile 
         remat_json_set(&json, "options", json_deep_copy(q->options));
     if (q->effort)
         remat_json_set(&json, "effort", json_deep_copy(q->effort));
-    if (q->offload) {
+    if (moves) {
         const double seconds = remat_time_unit_seconds(profile->time_unit);
         remat_json_set(&json, "link",
                        json_pack("{s:f, s:f}", "bytes_per_time_unit", q->device.link * seconds,
@@ -348,8 +352,10 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     if (!draft->ranks)
         return remat_fail_memory(error);
     remat_status status = remat_store_all_peak(profile, &all, error);
+    /* nothing needs to move where all fits as it is */
+    const bool moves = q->offload && (q->solver || all > budget - budget / ADDRESSES);
     if (!status && budget > 0 && !q->solver)
-        status = usual_solver(profile, budget, q->offload ? &link : NULL, &usual, error);
+        status = usual_solver(profile, budget, moves ? &link : NULL, &usual, error);
     if (status)
         return status;
     draft->update = api_update_seconds(&q->device, table);
@@ -367,7 +373,7 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     put_times(draft, draft->ranks->device);
     remat_json_set(&draft->answer, "assumptions", assumptions_encode(q, graph));
     if (budget > 0)
-        draft->question = question_encode(q, profile, usual, budget);
+        draft->question = question_encode(q, profile, usual, moves, budget);
     if (!draft->answer || (budget > 0 && !draft->question))
         return remat_fail_memory(error);
     if (q->alone)

@@ -125,6 +125,16 @@ def test_eighty_layers_fit_quickly(question, at_most):
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 3 * SLOW
 
 
+def test_what_fits_as_it_is_is_not_searched_over_the_link():
+    """It took 2 s of the processor, for the tables of all solvers, and takes 0.2."""
+    words = "plan", "bert-large", "--batch", "16", "--device", "mi300x", "--effort", "quick"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    made, plain = answer(*words, "--offload"), answer(*words)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 1.5 * SLOW
+    assert made["schedule"] == plain["schedule"] and made["schedule"]["overhead"] == 0
+    assert {way["way"] for way in made["ways"]} > {way["way"] for way in plain["ways"]}
+
+
 def test_a_pipeline_of_eighty_layers_is_refused_soon():
     """It took 14 s of the processor: every stage's list was made anew for every amount of memory that was tried; it takes 1."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
