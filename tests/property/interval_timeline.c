@@ -193,6 +193,14 @@ static void edits_of_many_runs(void **state)
     remat_profile_free(profile);
 }
 
+static double growth_by_definition(const double *memory, size_t n, double delta, double budget)
+{
+    double sum = 0;
+    for (size_t k = 0; k < n; k++)
+        sum += fmax(0, memory[k] + delta - budget) - fmax(0, memory[k] - budget);
+    return sum;
+}
+
 /* Sizes are whole, so every version of the kernel gives the same sums and the same memory. */
 static void kernels_agree(void **state)
 {
@@ -211,6 +219,7 @@ static void kernels_agree(void **state)
             memcpy(copy, plain, sizeof copy);
             memcpy(other, plain, sizeof other);
             double sum = kernels[0].add(copy + low, n, delta, budget);
+            assert_true(growth_by_definition(plain + low, n, delta, budget) == sum);
             assert_true(kernels[0].probe(plain + low, n, delta, budget) == sum);
             assert_true(kernels[v].probe(other + low, n, delta, budget) == sum);
             double low_memory, high_memory, floor = -(double)below(&d, 1u << 31);
