@@ -130,20 +130,24 @@ remat_status service_check_store(const config *settings, remat_error *error)
 
 /* ---- stopping ---- */
 
+/* Whether no task waits or runs, and everybody has an answer. */
+static bool is_quiet(const service *s)
+{
+    const queue_counts counts = queue_count(s->queue);
+    return jobs_unfinished(s->jobs) == 0 && counts.light_running + counts.light_waiting == 0 &&
+           counts.heavy_running + counts.heavy_waiting == 0 && http_unanswered(s->http) == 0;
+}
+
 static void on_stop_tick(uv_timer_t *timer)
 {
     stopper *stop = timer->data;
     service *s = stop->service;
-    queue_counts counts = queue_count(s->queue);
     if (jobs_unfinished(s->jobs) > 0 && !stop->forced && uv_hrtime() > stop->cancel_at) {
         stop->forced = true;
         jobs_stop(s->jobs, true);
     }
-    if (jobs_unfinished(s->jobs) > 0 || counts.light_running + counts.light_waiting > 0 ||
-        counts.heavy_running + counts.heavy_waiting > 0 || http_unanswered(s->http) > 0)
-        return;
-    uv_timer_stop(timer);
-    uv_stop(s->loop);
+    if (is_quiet(s))
+        uv_stop(s->loop);
 }
 
 /* Something does not end, whatever it is. What was promised is in the store. */
@@ -318,7 +322,9 @@ int service_run(const config *settings, int argc, char **argv)
                            remat_store_name(s.store), "workers", (int)s.config.workers, "version",
                            REMAT_VERSION));
         listen_notify("READY=1");
-        uv_run(&loop, UV_RUN_DEFAULT);
+        do /* the turn that stops it may still bring a request, or another timer a task */
+            uv_run(&loop, UV_RUN_DEFAULT);
+        while (!is_quiet(&s));
         http_free(s.http);
         close_handles(&stop);
     } else {
