@@ -152,7 +152,7 @@ static void run_chain(void *context, size_t index, unsigned worker)
 {
     improvement *m = context;
     chain *c = &m->chains[index];
-    (void)worker;
+    c->fresh = &m->fresh[worker];
     if (m->narrow && index % 2 == 0)
         return;
     remat_status status = c->search.timeline ? go_on(m, c) : begin(m, c);
@@ -261,6 +261,7 @@ static remat_status search(improvement *m)
                 return m->chains[i].status;
         if (remat_host_cancelled(m->host))
             return REMAT_CANCELLED;
+        improve_tell_misfits(m);
         const chain *best = best_chain(m);
         tell(m, (double)(epoch + 1) / ((best ? m->effort->epochs : most_epochs(m)) + 1), best);
         m->narrow = m->effort->narrows && best && epoch > 0;
@@ -307,7 +308,10 @@ static void release(improvement *m)
         remat_operations_clear(&m->chains[i].passing);
         improve_clear_misfits(m->chains[i].long_one);
     }
-    improve_clear_misfits(atomic_load(m->known));
+    if (m->fresh)
+        improve_tell_misfits(m);
+    improve_clear_misfits(m->known);
+    free(m->fresh);
     remat_operations_clear(&m->everything);
 }
 
@@ -360,10 +364,11 @@ static void set_up(improvement *m, const remat_operations *start, remat_effort e
 static remat_status improve(improvement *m, const remat_operations *start, remat_effort effort,
                             remat_operations *ret_list, remat_error *error)
 {
-    misfits known = NULL;
     set_up(m, start, effort);
-    m->known = &known;
-    remat_status status = model_store_everything(m->profile, &m->everything);
+    m->known = NULL;
+    m->fresh = calloc(remat_host_workers(m->host), sizeof *m->fresh);
+    remat_status status =
+        m->fresh ? model_store_everything(m->profile, &m->everything) : REMAT_NO_MEMORY;
     if (!status)
         status = search(m);
     if (status == REMAT_CANCELLED && remat_host_late(m->host) && (start || best_chain(m)))

@@ -4,8 +4,6 @@
 
 #include "search/search.h"
 
-#include <stdatomic.h>
-
 enum { IMPROVE_MOST_CHAINS = 8 };
 
 typedef struct strength {
@@ -31,10 +29,6 @@ typedef struct misfit {
     struct misfit *next;
 } misfit;
 
-/* Those of all chains, which add to it side by side. What one says does not depend on whose it was.
- */
-typedef _Atomic(misfit *) misfits;
-
 typedef struct chain {
     const improvement *of;
     interval_search search;
@@ -48,6 +42,7 @@ typedef struct chain {
     uint32_t misses;          /* lists in passing that did not fit, since one that did */
     const misfit *last;       /* of the best ones */
     misfit *long_one;         /* the same where it is long, and this chain's alone */
+    misfit **fresh;           /* where the worker that runs it keeps short ones */
     remat_operations fitting; /* whole, with layout within the budget */
     remat_operations runs;    /* the same, F, A and B alone */
     double fitting_time;
@@ -71,7 +66,8 @@ struct improvement {
     double least;        /* peak that a chain ended an epoch with; 0: a list fitted */
     uint32_t n_chains, series;
     bool narrow;    /* every second chain rests */
-    misfits *known; /* short ones */
+    misfit *known;  /* short ones of the epochs before; read by all */
+    misfit **fresh; /* of this one, by worker */
     chain chains[IMPROVE_MOST_CHAINS];
 };
 
@@ -86,6 +82,9 @@ void improve_resume(chain *c, const remat_operations *from);
  * makes it too slow, the search goes on from the list that fits. */
 remat_status improve_settle(const improvement *m, chain *c);
 
+/* Between two epochs: what the workers kept is known to all. What one says does not depend on whose
+ * it was. */
+void improve_tell_misfits(improvement *m);
 void improve_clear_misfits(misfit *list);
 
 #endif

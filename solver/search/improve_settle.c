@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    SHORT = 1000,          /* a list, of which all that did not fit are kept */
+    SHORT = 300,           /* a list, of which all that did not fit are kept */
     MENDINGS = 6,          /* of a list that does not fit, before it is searched on */
     SMALLEST_LESSON = 400, /* a part of the budget */
     MOST_DOUBLINGS = 3     /* of it */
@@ -125,33 +125,50 @@ void improve_clear_misfits(misfit *list)
     }
 }
 
+void improve_tell_misfits(improvement *m)
+{
+    const unsigned workers = remat_host_workers(m->host);
+    for (unsigned k = 0; k < workers; k++) {
+        misfit **end = &m->fresh[k];
+        while (*end)
+            end = &(*end)->next;
+        *end = m->known;
+        m->known = m->fresh[k];
+        m->fresh[k] = NULL;
+    }
+}
+
+static const misfit *find_misfit(const misfit *from, const remat_operations *list, uint64_t work)
+{
+    while (from && !(from->work == work && model_same_list(&from->list, list)))
+        from = from->next;
+    return from;
+}
+
 /* One that was laid out with as much work; the last of this chain with more. */
 static const misfit *seen_before(const improvement *m, const chain *c, const remat_operations *list,
                                  uint64_t work)
 {
     if (c->last && c->last->work >= work && model_same_list(&c->last->list, list))
         return c->last;
-    const misfit *one = atomic_load(m->known);
-    while (one && !(one->work == work && model_same_list(&one->list, list)))
-        one = one->next;
-    return one;
+    const misfit *fresh = find_misfit(*c->fresh, list, work);
+    return fresh ? fresh : find_misfit(m->known, list, work);
 }
 
-static void add_misfit(const improvement *m, chain *c, misfit *one)
+static void add_misfit(chain *c, misfit *one)
 {
     if (one->list.length > SHORT) {
         improve_clear_misfits(c->long_one);
         c->long_one = one;
     } else {
-        one->next = atomic_load(m->known);
-        while (!atomic_compare_exchange_weak(m->known, &one->next, one))
-            ;
+        one->next = *c->fresh;
+        *c->fresh = one;
     }
     c->last = one;
 }
 
-static remat_status remember(const improvement *m, chain *c, const remat_operations *list,
-                             uint64_t work, uint64_t bytes, const uint64_t *over)
+static remat_status remember(chain *c, const remat_operations *list, uint64_t work, uint64_t bytes,
+                             const uint64_t *over)
 {
     const size_t size = list->length * sizeof *over;
     misfit *one = calloc(1, sizeof *one);
@@ -163,7 +180,7 @@ static remat_status remember(const improvement *m, chain *c, const remat_operati
         return REMAT_NO_MEMORY;
     }
     memcpy(one->over, over, size);
-    add_misfit(m, c, one);
+    add_misfit(c, one);
     return REMAT_OK;
 }
 
@@ -183,7 +200,7 @@ static remat_status measure_best(const improvement *m, chain *c, const remat_ope
     }
     remat_status status = measure(m, list, work, ret_bytes, over);
     const bool fits = *ret_bytes <= m->budget;
-    return status || fits ? status : remember(m, c, list, work, *ret_bytes, over);
+    return status || fits ? status : remember(c, list, work, *ret_bytes, over);
 }
 
 /* Keeps the list as the one that fits, if it does. Else the chain learns, if it is one of its best.
