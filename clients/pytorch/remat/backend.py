@@ -14,9 +14,9 @@ import sys
 import threading
 import warnings
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, DefaultDict, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -58,6 +58,8 @@ class Piece:
 class Backend:
     """pieces: by now compiled for training. breaks: reasons of graph breaks, with their lines."""
 
+    calls = property(lambda self: self.latest[threading.get_ident()][0])  # graphs of the latest step of what fit made, in this thread
+
     def __init__(self, budget: Budget = "auto", *, server: Optional[str] = None, token: Optional[str] = None, solver: str = "auto", effort: str = "quick",
                  reserved: int = 0, inner: Optional[str] = None, never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None,
                  offline: str = "error", repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True, spans: int = 1, divided: bool = False,
@@ -93,8 +95,7 @@ class Backend:
         self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
         self.shares: Dict[int, int] = {}  # bytes of the first batch's budget, by frame
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
-        self.calls: List[Piece] = []  # of the latest step of what fit made
-        self.held: List[Any] = []  # references to a value of each of its graphs that is there until the backward
+        self.latest: DefaultDict[int, Tuple[List[Piece], List[Any]]] = defaultdict(lambda: ([], []))  # and a value of each until the backward; by thread
         self.ran: Counter[int] = Counter()  # graphs so far, by thread
         self.breaks = list(breaks)
         self.refused: Dict[str, Tuple[str, Optional[int]]] = {}  # what was, by question, and what was said
@@ -119,8 +120,8 @@ class Backend:
         compiling = torch._guards.CompileContext.try_get()  # parts after a graph break follow those before it
         self.frame = compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
         self.traced[self.frame] += 1
-        if self.traced[self.frame] == SHAPES:
-            warnings.warn(f"remat: torch.compile has traced one code {SHAPES} times, which takes seconds each: something of it differs from call to call")
+        if (times := self.traced[self.frame]) in (SHAPES // 8, SHAPES):
+            warnings.warn(f"remat: torch.compile has traced one code {times} times, which takes seconds each: something of it differs from call to call")
         self.made.append(self._by_inputs(module, example))
         made = weakref.ref(self.made[-1])  # Dynamo keeps it for good where the graph is not the forward's first
         return torch._dynamo.disable(lambda *args: made()(*args))
@@ -161,10 +162,12 @@ class Backend:
             owner.ran[threading.get_ident()] += 1
             key, compiled = _kind(args, frame in owner.writes), plans.setdefault(owner, OrderedDict())
             if key not in compiled:
-                for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
-                    owner.pieces.remove(gone)
-                with tracing(TracingContext(torch._subclasses.FakeTensorMode())):
+                with torch._dynamo.convert_frame.compile_lock, tracing(TracingContext(torch._subclasses.FakeTensorMode())):  # as Dynamo: one at a time
+                    for gone in compiled.popitem(last=False)[1][1] if len(compiled) == SHAPES else []:
+                        owner.pieces.remove(gone)
                     compile_as(key, list(args))
+                if len(compiled) == SHAPES // 8 and open_graph is None:
+                    warnings.warn(f"remat: a graph was compiled for {SHAPES // 8} kinds of inputs, which takes seconds each: sizes of something within differ")
             compiled.move_to_end(key)
             return compiled[key][0](*args)
 
@@ -180,10 +183,9 @@ class Backend:
     def _look_at_break(self, module: torch.fx.GraphModule) -> None:
         reason = getattr(module, "compile_subgraph_reason", None)
         self.goes_on = reason is not None and reason.graph_break
-        if reason is None or not reason.graph_break:
-            return
-        lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack[-1:]]
-        self.say_break(f"{lines[0] if lines else 'an unknown line'}: {why(str(reason.reason))}")
+        if reason is not None and reason.graph_break:
+            lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack[-1:]]
+            self.say_break(f"{lines[0] if lines else 'an unknown line'}: {why(str(reason.reason))}")
 
     def say_break(self, text: str) -> None:
         if text not in self.breaks:
@@ -282,8 +284,7 @@ class Backend:
             first = self.shares.setdefault(self.frame, bytes_of(self.budget, whole))
             return first if first < bytes_of(self.budget, whole) else self.budget
         if isinstance(self.budget, int) and not self.divided:
-            before = [piece.takes().held for piece in self.frames() if piece.frame < self.frame]
-            return max(1, self.budget - sum(before))
+            return max(1, self.budget - sum(piece.takes().held for piece in self.frames() if piece.frame < self.frame))
         return self.budget if self.budget != "auto" else auto_budget(None, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
@@ -444,7 +445,8 @@ class _Graph:
 
         def held(args: List[Any]) -> Any:
             found = run(args)
-            self.owner.held += map(weakref.ref, itertools.islice((t for t in map(found.__getitem__, own) if torch.is_tensor(t) and not t._is_view()), 1))
+            tensors = (t for t in map(found.__getitem__, own) if torch.is_tensor(t) and not t._is_view())
+            self.owner.latest[threading.get_ident()][1].extend(map(weakref.ref, itertools.islice(tensors, 1)))
             return found
         return _as_boxed(held)
 
@@ -461,8 +463,9 @@ class _Graph:
     def connected(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             if self.piece is not None:
-                self.owner.calls.append(self.piece)
-                del self.owner.calls[:-MOST], self.owner.held[:-MOST]
+                calls, held = self.owner.latest[threading.get_ident()]
+                calls.append(self.piece)
+                del calls[:-MOST], held[:-MOST]
             results = compiled(*(args if self.parts is None else handover.connect(self.parts, list(args))))
             if len(self.tangents) > 1:
                 self._watch(results)

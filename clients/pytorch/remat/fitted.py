@@ -142,17 +142,15 @@ class Fitted(Forward):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or transformed():
             return self.plain(*args, **kwargs)
-        known = self._known()
-        if self._run is None or known != self._prepared:
+        if self._run is None or self._known() != self._prepared:
             self._prepare()
         try:
             call = bind(self.model, args, kwargs)
         except TypeError:
             return self.plain(*args, **kwargs)  # raises it
-        if self._flight is None and any(value() is not None for value in self.backend.held):
+        earlier = self.backend.latest.pop(threading.get_ident(), ([], []))[1]
+        if self._flight is None and any(value() is not None for value in earlier):
             warnings.warn(f"remat: an earlier forward of {type(self.model).__name__} still holds what its backward needs, and the budget is of one")
-        self.backend.calls.clear()
-        self.backend.held.clear()
         ran = self.backend.ran[threading.get_ident()]
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
         comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)
@@ -219,8 +217,7 @@ def _reason(error: BaseException) -> str:
     said = [(str(error).strip().splitlines() or [type(error).__name__])[0]]
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__
-    first = (str(error).strip().splitlines() or [""])[0]
-    return ": ".join([*said, *[first] * (first not in said[0])])
+    return ": ".join([*said, *(first for first in str(error).strip().splitlines()[:1] if first not in said[0])])
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """remat.fit as a training script uses it, and what it says when it cannot."""
 
+import concurrent.futures
 import copy
 import gc
 import inspect
@@ -620,3 +621,24 @@ def test_a_model_that_is_gone_leaves_nothing(server, part):
 
     first, *_, last = [held() for _ in range(4)]
     assert last <= first
+
+
+@pytest.mark.core
+def test_threads_call_one_model_in_graphs(server):
+    """New sizes are planned for one thread after the other, and each thread's step has the budget."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Breaking() for _ in range(3)))
+    plain, inputs = copy.deepcopy(model), [torch.randn(n, 64) for n in (512, 480, 448, 416, 384, 352)]
+    remat.fit(model, inputs[0], "90%", server=server)
+    share = model.forward.budget
+    assert len(model.forward.pieces) > 1
+
+    def steps(m, thread):
+        return [torch.autograd.grad(m(inputs[(thread + k) % 6]).square().sum(), [*m.parameters()]) for k in range(12)]
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        found = [*pool.map(steps, [model] * 3, range(3))]
+    assert model.forward.budget == share  # what others run is no part of a step
+    for thread, made in enumerate(found):
+        for ours, theirs in zip(made, steps(plain, thread), strict=True):
+            assert_same(ours, theirs)
