@@ -95,7 +95,7 @@ static void sleep_a_while(task *t)
     uv_sleep(1500);
 }
 
-static void nothing_more(task *t)
+static void no_work(task *t)
 {
     (void)t;
 }
@@ -109,7 +109,7 @@ static void memory_ends_after_its_task(void **state)
     memory *account = memory_new(loop, q, 0, 100);
     memory_stir(account);
     for (int i = 0; i < LIGHT_THREADS; i++) {
-        tasks[i] = (task){.work = sleep_a_while, .done = nothing_more, .lane = LANE_LIGHT};
+        tasks[i] = (task){.work = sleep_a_while, .done = no_work, .lane = LANE_LIGHT};
         assert_true(queue_submit(q, &tasks[i]));
     }
     uv_timer_init(loop, &timer);
@@ -125,11 +125,6 @@ typedef struct timed {
     task task;
     int *order, *next, name;
 } timed;
-
-static void no_work(task *t)
-{
-    (void)t;
-}
 
 static void note(task *t)
 {
