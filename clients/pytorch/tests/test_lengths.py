@@ -185,6 +185,32 @@ def test_a_model_with_an_lstm_keeps_its_schedule_past_64_lengths(server):
     assert model.forward.pieces
 
 
+class Written(nn.Module):
+    """Its second graph writes an input, in whose bytes another lies: sizes are not left open there."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        half = torch.relu(self.before(x)) * 2
+        flat = half.view(-1)
+        torch._dynamo.graph_break()
+        half.add_(1)
+        return self.after(torch.tanh(half) + flat.view(half.shape))
+
+
+def test_a_graph_that_is_compiled_for_each_length_says_so(server):
+    torch.manual_seed(0)
+    model = Written()
+    plain = copy.deepcopy(model)
+    remat.fit(model, torch.randn(8, 16), 10**6, server=server)
+    with pytest.warns(UserWarning, match="a graph was compiled for 8 kinds of inputs"):
+        for length in range(9, 20):
+            x = torch.randn(length, 16, generator=torch.Generator().manual_seed(length))
+            assert_same(*(step(each, (x,), 0) for each in (model, plain)), length)
+
+
 @pytest.mark.core
 def test_what_was_refused_is_not_asked_again(server, monkeypatch):
     model = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(6)))
