@@ -10,6 +10,7 @@ import functools
 import hashlib
 import itertools
 import json
+import re
 import sys
 import threading
 import warnings
@@ -64,7 +65,7 @@ class Backend:
                  reserved: int = 0, inner: Optional[str] = None, never: Sequence[str] = (), cache: Optional[Union[str, Path]] = None,
                  offline: str = "error", repeats: int = 3, loss: Sequence[int] = (0, 0), gradients: bool = True, spans: int = 1, divided: bool = False,
                  least: Optional[Dict[str, int]] = None, waiting: int = 1, stage: Optional[pipelines.Stage] = None, link: transfers.Link = None,
-                 breaks: Sequence[str] = ()) -> None:
+                 breaks: Sequence[str] = (), firsts: Optional[Tuple[Dict[str, int], Dict[str, int]]] = None) -> None:
         if link is not None and (inner is not None or stage is not None):
             raise ValueError(f"link= and {'inner=' if inner is not None else 'in_flight='} do not go together: "
                              f"{'Inductor has an order of its own' if inner is not None else 'micro-batches would share the link'}")
@@ -86,14 +87,13 @@ class Backend:
         self.gradients, self.spans, self.link = gradients, spans, link
         self.divided = divided  # the budget is of each graph
         self.more, self.least = least is not None, {} if least is None else least  # one that needs more gets its least, by profile
-        self.frame, self.goes_on = 0, False  # that is compiled, and whether another graph comes after it
+        self.frame, self.place, self.goes_on = 0, "", False  # that is compiled, lines where it begins, whether another graph comes after it
         self.pieces: List[Piece] = []
         self.lists: Dict[int, lengths.Lists] = {}  # by frame
         self.traced: Counter[int] = Counter()  # the same: how often
         self.made: List[Callable[..., Any]] = []  # what Dynamo calls
         self.current: Optional[Backend] = None  # by whose budget the graphs that came here are planned now: its own
-        self.results: Dict[int, int] = {}  # bytes of those of the first batch, by frame
-        self.shares: Dict[int, int] = {}  # bytes of the first batch's budget, by frame
+        self.results, self.shares = firsts or ({}, {})  # by place, of the first batch, which is that of fit: bytes of those, and of its budget
         self.writes: Set[int] = set()  # frames whose graphs write what they are given, or may
         self.latest: DefaultDict[int, Tuple[List[Piece], List[Any]]] = defaultdict(lambda: ([], []))  # and a value of each until the backward; by thread
         self.ran: Counter[int] = Counter()  # graphs so far, by thread
@@ -119,6 +119,8 @@ class Backend:
             module.recompile()
         compiling = torch._guards.CompileContext.try_get()  # parts after a graph break follow those before it
         self.frame = compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
+        first = next((n.stack_trace for n in module.graph.nodes if n.op.startswith("call_") and n.stack_trace), "")
+        self.place = str(re.findall(r'([^/\\]*)", line (\d+)', first))  # which a copy elsewhere has, too
         self.traced[self.frame] += 1
         if (times := self.traced[self.frame]) in (SHAPES // 8, SHAPES):
             warnings.warn(f"remat: torch.compile has traced one code {times} times, which takes seconds each: something of it differs from call to call")
@@ -149,11 +151,11 @@ class Backend:
         shape, or dynamic=True), and which of them lie in the same bytes, for which AOTAutograd compiles, and Dynamo guards nothing."""
         from torch._guards import TracingContext, tracing
         plans: Any = weakref.WeakKeyDictionary()  # by whose budget
-        open_graph, frame, goes_on = None, self.frame, self.goes_on
+        open_graph, frame, place, goes_on = None, self.frame, self.place, self.goes_on
 
         def compile_as(key: Any, args: List[Any]) -> None:
             owner = self.current or self
-            owner.frame, owner.goes_on, before = frame, goes_on, len(owner.pieces)
+            owner.frame, owner.place, owner.goes_on, before = frame, place, goes_on, len(owner.pieces)
             made = open_graph.at(args, owner) if open_graph is not None else None
             plans.setdefault(owner, OrderedDict())[key] = made or owner._compile(_settled(module, args), args), owner.pieces[before:]
 
@@ -167,7 +169,7 @@ class Backend:
                         owner.pieces.remove(gone)
                     compile_as(key, list(args))
                 if len(compiled) == SHAPES // 8 and open_graph is None:
-                    warnings.warn(f"remat: a graph was compiled for {SHAPES // 8} kinds of inputs, which takes seconds each: sizes of something within differ")
+                    warnings.warn(f"remat: a graph was compiled for {SHAPES // 8} kinds of inputs, which takes seconds each: sizes, or shared bytes, differ")
             compiled.move_to_end(key)
             return compiled[key][0](*args)
 
@@ -281,7 +283,7 @@ class Backend:
 
     def amount(self, whole: int) -> Budget:
         if self.more and isinstance(self.budget, str):  # of a larger batch not more than of the first
-            first = self.shares.setdefault(self.frame, bytes_of(self.budget, whole))
+            first = self.shares.setdefault(self.place, bytes_of(self.budget, whole))
             return first if first < bytes_of(self.budget, whole) else self.budget
         if isinstance(self.budget, int) and not self.divided:
             return max(1, self.budget - sum(piece.takes().held for piece in self.frames() if piece.frame < self.frame))
@@ -374,7 +376,7 @@ class _Graph:
         held = owner.inner is None and not self._can_hand_over(graph, facts)
         lists = owner.lists.setdefault(owner.frame, lengths.Lists(owner.in_flight))
         results = sum(joint.storage_bytes(r) for r in graph.forward_results if isinstance(r, torch.fx.Node))
-        first = owner.results.setdefault(owner.frame, results)  # the loss has as many more bytes than with the first batch as they have
+        first = owner.results.setdefault(owner.place, results)  # the loss has as many more bytes than with the first batch as they have
         loss = [amount * results // first for amount in owner.loss] if first else owner.loss
         added = self.parameters if stage and not held and stage.microbatches > 1 else frozenset()
         kept = joint.Kept(owner.in_flight > 1, bool(stage) and not stage.last and not owner.goes_on, added)

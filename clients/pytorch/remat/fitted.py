@@ -51,7 +51,7 @@ class Fitted(Forward):
         """The same with a share, in percent, of what each graph takes as its budget, and in that what it holds once for each of a step: all hold theirs."""
         stage, link = self._options.get("stage"), self._options["link"]
         more = {"reserved": 0, "least": self._least, "breaks": self.backend.breaks, "stage": stage and dataclasses.replace(stage, kept={}),
-                "waiting": len(self.backend.calls) if link is None else 1}  # the service knows no link with both
+                "firsts": (self.backend.results, {}), "waiting": len(self.backend.calls) if link is None else 1}  # the service knows no link with both
         made, own = Fitted(self.model, {**self._options, **more}, f"{share}%"), self.backend
         made._first, made.dynamic, made.recurrent, made.backend.traced, made.backend.writes = self, self.dynamic, self.recurrent, own.traced, own.writes
         return made
@@ -178,6 +178,8 @@ class Fitted(Forward):
             if isinstance(cause, RematError):
                 raise cause from None
             if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                if self.backend.ran[threading.get_ident()] == ran:  # Dynamo may have left what raised for good: the next one is not to run plainly by it
+                    self._follow()
                 raise
             follow_anew()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
             settings = self.dynamic, self.recurrent

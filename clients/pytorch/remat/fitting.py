@@ -163,7 +163,7 @@ def fit_example(example: Example, budget: Budget, loss: Optional[Loss], check: b
             wanted = bytes_of(wanted, _peak(plain_forward(example.model), example, loss, options, warm))
     if isinstance(wanted, int) and wanted <= options["reserved"]:
         raise BudgetError(f"the budget is {wanted} bytes, of which {options['reserved']} are reserved: nothing is left")
-    options = {**options, "loss": taken, "divided": True}
+    options = {**options, "loss": taken, "divided": True, "firsts": ({}, {})}
     for spans, more in zip(SPANS, (*SPANS[1:], 0)):
         try:
             return _Fit(example, wanted, loss, check, {**options, "spans": spans}, install).run()

@@ -143,14 +143,10 @@ def _key(node: fx.Node, module: fx.GraphModule) -> str:
     """Equal for operations that take the same."""
     def describe(argument: Any) -> str:
         def one(value: Any) -> str:
-            if isinstance(value, torch.Tensor):
-                return f"{tuple(value.shape)}/{tuple(value.stride())}/{value.dtype}/{value.device}"
-            return repr(value)
+            return f"{tuple(value.shape)}/{tuple(value.stride())}/{value.dtype}/{value.device}" if isinstance(value, torch.Tensor) else repr(value)
         if isinstance(argument, fx.Node):
             return argument.target if argument.op == "get_attr" else str([one(v) for v in tree_flatten(argument.meta.get("val"))[0]])
-        if isinstance(argument, (list, tuple)):
-            return str([describe(a) for a in argument])
-        return repr(argument)
+        return str([describe(a) for a in argument]) if isinstance(argument, (list, tuple)) else repr(argument)
 
     target = node.target if isinstance(node.target, torch._ops.OpOverload) else name_of(node) or node.target
     return f"{target}({', '.join(map(describe, node.args))}; {[(k, describe(v)) for k, v in node.kwargs.items()]})"

@@ -21,6 +21,7 @@ from steps import assert_same, loss_of, step, with_inductor
 from torch import nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import remat
 from remat.backend import Backend
@@ -202,6 +203,60 @@ def test_copies_and_pickles(service, tmp_path, monkeypatch):
         assert_same(step(other, inputs, 1), step(copy.deepcopy(plain), inputs, 1))
         assert other.forward.model is other and other.forward.schedule == model.forward.schedule
     assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("first", [1, 160])
+def test_a_copy_counts_the_loss_of_the_example(first, server):
+    """Of which the bytes are known; those of its own first batch are not."""
+    layers = (layer for _ in range(3) for layer in (nn.Linear(256, 256), nn.Tanh()))
+    model, example, little = nn.Sequential(*layers, nn.Linear(256, 1500)), torch.randn(20, 256), torch.randn(first, 256)
+    remat.fit(model, example, 10**6, server=server, loss=lambda out: F.cross_entropy(out, torch.zeros(len(out), dtype=torch.long)))
+    twin = copy.deepcopy(model)
+    for batch in (little, example, torch.randn(160, 256)):
+        said = []
+        for other in (model, twin):
+            try:
+                other(batch).sum().backward()
+                said.append(other.forward.backend.calls[-1].takes())
+            except remat.BudgetError as refused:
+                said.append(str(refused))
+        assert said[0] == said[1]
+
+
+class Raising(nn.Module):
+    """Once; a checkpoint is a graph of its own where Dynamo has left the forward."""
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.across, self.down = nn.Linear(24, 48), nn.BatchNorm1d(48), nn.Linear(48, 48), nn.Linear(48, 10)
+        self.checkpointed = False
+
+    def forward(self, x, wrong=False):
+        x = torch.relu(self.norm(self.up(x)))
+        if wrong:
+            raise ValueError("wrong")
+        return self.down(x + (checkpoint(self.block, x, use_reentrant=False) if self.checkpointed else self.block(x)))
+
+    def block(self, x):
+        return torch.relu(self.across(x))
+
+
+@pytest.mark.core
+def test_two_forwards_after_one_that_raised(server):
+    """Were the first of them run plainly, the second would write what BatchNorm saved there."""
+    torch.manual_seed(0)
+    model, xs = Raising(), [torch.randn(n, 24) for n in (160, 120)]
+    plain = copy.deepcopy(model)
+    remat.fit(model, xs[0], "100%", server=server)
+    found = []
+    for m in (model, plain):
+        m.checkpointed = True
+        with pytest.raises(ValueError, match="wrong"):
+            m(xs[0], wrong=True)
+        sum(m(x).square().sum() for x in xs).backward()
+        found.append([p.grad for p in m.parameters()])
+    assert model.forward.graphs == 1
+    assert_same(*found)
 
 
 def test_no_schedule_is_said(server):
