@@ -401,6 +401,18 @@ static void join(job *one, const asker *a)
         job_put_back(one, a->cost);
 }
 
+/* An ended job that found that nothing fits, and would again. NULL: none is remembered. */
+static const job *refused(jobs *j, const char *key)
+{
+    job *one;
+    DL_FOREACH(j->ended, one)
+    {
+        if (one->state == JOB_INFEASIBLE && strcmp(one->key, key) == 0)
+            return one;
+    }
+    return NULL;
+}
+
 void jobs_ask(jobs *j, asker *a)
 {
     const remat_question *q = &a->question;
@@ -415,8 +427,11 @@ void jobs_ask(jobs *j, asker *a)
     /* The question may have been answered between the look into the store and now. */
     body *b = engine_recall(j->service->engine, q->id);
     job *one = b ? NULL : job_of_key(j, q->id);
+    const job *no = b || one ? NULL : refused(j, q->id);
     if (b)
         reply_answer(a->request, q->kind, q->id, b, CACHE_HIT);
+    else if (no)
+        reply_error(a->request, &no->error);
     else if (one)
         join(one, a);
     else

@@ -264,6 +264,10 @@ def test_infeasible_names_the_least_budget(rematd):
     least = answer.json["minimum_budget"]
     assert ask(rematd, summary["profile_id"], least).status == 200
     assert ask(rematd, summary["profile_id"], least - 1).status == 422
+    jobs = len(rematd.get("/v1/jobs?limit=100").json["jobs"])
+    again = ask(rematd, summary["profile_id"], 1000)
+    assert again.status == 422 and {**again.json, "instance": 0} == {**answer.json, "instance": 0}
+    assert len(rematd.get("/v1/jobs?limit=100").json["jobs"]) == jobs  # it was not solved again
 
 
 def test_solver_that_does_not_accept_names_the_node(rematd):
