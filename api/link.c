@@ -173,6 +173,10 @@ remat_status remat_link_decode(const json_t *json, const remat_profile *profile,
         return remat_fail(error, REMAT_INVALID, "link.latency",
                           "link.latency is %g; it must be from 0 to %g", link.latency,
                           MOST_LATENCY);
-    *ret_link = link;
+    /* -0 becomes 0: one number, one encoding */
+    *ret_link = (remat_link){.to_host = link.to_host + 0.0,
+                             .to_device = link.to_device + 0.0,
+                             .latency = link.latency + 0.0,
+                             .shared = link.shared};
     return REMAT_OK;
 }

@@ -508,6 +508,8 @@ static remat_status check_planned(const json_t *json, const char *type, remat_er
         {"gemma2 gemma3_text ", "use_bidirectional_attention", "false"},
         {"mixtral ", "router_jitter_noise", "0.0"},
         {NULL, "add_cross_attention", "false"},
+        {NULL, "is_encoder_decoder", "false"},
+        {"bert ", "is_decoder", "false"},
         {"qwen3_moe ", "decoder_sparse_step", "1"},
         {"qwen3_moe ", "mlp_only_layers", "[]"},
         {DEEPSEEKS, "moe_layer_freq", "1"},

@@ -106,6 +106,19 @@ static void assume_network(const remat_plan_request *q, const remat_network_grap
         assume(list, "network: the parameters are spread evenly over the profile");
 }
 
+/* What a config says that is not planned as it says it. */
+static void assume_config(const json_t *config, json_t **list)
+{
+    const char *class =
+        json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    if (json_is_object(json_object_get(config, "quantization_config")))
+        assume(list, "config: quantization_config is not read: weights are as precision, fp8 and "
+                     "adapters are asked for");
+    if (class && !strstr(class, "LM") && !strstr(class, "PreTraining"))
+        assume(list, "config: the head is that of a language model, where architectures says "
+                     "another");
+}
+
 /* Figures of this plan that nobody measured for it. */
 static json_t *assumptions_encode(const remat_plan_request *q, const remat_network_graph *graph)
 {
@@ -125,6 +138,7 @@ static json_t *assumptions_encode(const remat_plan_request *q, const remat_netwo
         assume(&list,
                "gaps: of a filled device the allocator reserves %g %% beyond what is asked of it",
                gaps);
+    assume_config(q->config, &list);
     if (graph && q->settings.kernels != REMAT_EAGER)
         assume(&list, "kernels: %s", kernels[q->settings.kernels]);
     if (q->step.float8)

@@ -562,7 +562,8 @@ def test_a_config_is_a_model(rematd, write, config, parameters):  # noqa: F811
     ({"model_type": "mixtral", "num_local_experts": 2**13, "num_experts_per_tok": 2}, "config.num_local_experts", "4096"),
     ({"attention_bias": True}, "config.attention_bias", "not planned yet"), ({"attention_bias": 1}, "config.attention_bias", "true or false"),
     ({"tie_word_embeddings": "no"}, "config.tie_word_embeddings", "true or false"), ({"model_type": 7}, "config.model_type", "a string"),
-    ({"mlp_bias": True}, "config.mlp_bias", "not planned yet"),
+    ({"mlp_bias": True}, "config.mlp_bias", "not planned yet"), ({"is_encoder_decoder": True}, "config.is_encoder_decoder", "other than false"),
+    ({"model_type": "bert", "is_decoder": True}, "config.is_decoder", "other than false"),
     ({"hidden_act": "gelu"}, "config.hidden_act", 'other than "silu"'), ({"hidden_act": {}}, "config.hidden_act", 'other than "silu"'),
     ({"model_type": "bert", "position_embedding_type": "relative_key"}, "config.position_embedding_type", 'other than "absolute"'),
     ({"model_type": "bloom", "n_layer": 2, "n_head": 2, "tie_word_embeddings": False}, "config.tie_word_embeddings", "other than true"),
@@ -624,6 +625,14 @@ def of_config(write, config, *more):  # noqa: F811
 
 FLAT = {"hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 64,
         "intermediate_size": 3072, "vocab_size": 32000, "max_position_embeddings": 8192, "tie_word_embeddings": True}
+
+
+def test_what_a_config_says_and_is_not_planned_is_said(write):  # noqa: F811
+    config = {"model_type": "llama", **FLAT, "architectures": ["LlamaForCausalLM"], "quantization_config": None}
+    assert not any("config" in line for line in of_config(write, config)[2])
+    other = {"architectures": ["LlamaForSequenceClassification"], "quantization_config": {"quant_method": "awq", "bits": 4}}
+    said = [line for line in of_config(write, {**config, **other})[2] if line.startswith("config: ")]
+    assert len(said) == 2 and "quantization_config is not read" in said[0] and "head" in said[1]
 
 
 @pytest.mark.parametrize("kind, says, sliding", [

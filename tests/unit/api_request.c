@@ -190,6 +190,17 @@ static void links_are_read(void **state)
     }
 }
 
+/* Two encodings of one link would be two questions. */
+static void no_link_has_a_negative_zero(void **state)
+{
+    (void)state;
+    json_t *json = parsed("{\"bytes_per_time_unit\": -0.0, \"latency\": -0.0}");
+    remat_link link;
+    assert_int_equal(remat_link_decode(json, NULL, &link, NULL), REMAT_OK);
+    assert_false(signbit(link.to_host) || signbit(link.to_device) || signbit(link.latency));
+    json_decref(json);
+}
+
 static void wrong_links_are_refused(void **state)
 {
     (void)state;
@@ -712,6 +723,7 @@ int main(void)
         cmocka_unit_test(wrong_amounts_are_refused),
         cmocka_unit_test(misspelt_words_are_guessed),
         cmocka_unit_test(links_are_read),
+        cmocka_unit_test(no_link_has_a_negative_zero),
         cmocka_unit_test(wrong_links_are_refused),
         cmocka_unit_test(schedule_requests_are_read),
         cmocka_unit_test(wrong_requests_are_refused),
