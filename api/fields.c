@@ -121,9 +121,11 @@ remat_status remat_json_load(const char *text, size_t length, json_t **ret_json,
         if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
             return remat_fail(error, REMAT_INVALID, NULL,
                               "the body is not JSON: it begins with a byte order mark");
+        const bool null = json_error_code(&where) == json_error_null_character ||
+                          json_error_code(&where) == json_error_null_byte_in_key;
         return remat_fail(error, REMAT_INVALID, place,
                           "the body is not JSON: line %d, column %d: %s", where.line, where.column,
-                          where.text);
+                          null ? "a string with \\u0000 in it, which none here has" : where.text);
     }
     *ret_json = json;
     return REMAT_OK;
