@@ -105,10 +105,32 @@ static double needed(const bound_moments *m, uint32_t b, bool backward)
                         : fmin(m->out[b], (double)remat_value_bytes(p, input)));
 }
 
+/* The same of a node of a joint graph. */
+static double needed_jointly(const remat_profile *p, uint32_t b)
+{
+    const remat_node *node = &p->nodes[b];
+    double bytes = (double)node->forward_workspace_bytes;
+    for (uint16_t k = 1; k <= node->n_alternatives; k++)
+        bytes = fmin(bytes, (double)remat_implementation(node, k).forward_workspace_bytes);
+    for (uint32_t k = 0; k < node->n_outputs; k++)
+        bytes += (double)remat_value_bytes(p, remat_result_value(p, b, k));
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        uint32_t k = 0;
+        while (node->inputs[k] != node->inputs[i])
+            k++;
+        if (k == i && remat_is_result(p, node->inputs[i])) /* not given twice */
+            bytes += (double)remat_value_bytes(p, node->inputs[i]);
+    }
+    if (!node->in_place || node->n_inputs == 0)
+        return bytes;
+    return bytes - fmin((double)node->output_bytes, (double)remat_value_bytes(p, node->inputs[0]));
+}
+
 double bound_moments_least_room(const bound_moments *m)
 {
     double most = 0;
-    for (uint32_t b = 0; b < m->n && !m->profile->joint; b++)
-        most = fmax(most, fmax(needed(m, b, false), needed(m, b, true)));
+    for (uint32_t b = 0; b < m->n; b++)
+        most = fmax(most, m->profile->joint ? needed_jointly(m->profile, b)
+                                            : fmax(needed(m, b, false), needed(m, b, true)));
     return most;
 }

@@ -78,8 +78,7 @@ double bound_moments_raise(bound_moments *moments, uint64_t budget, double bound
  * no run is surely before a moment or after it in time. */
 double bound_moments_over_link(bound_moments *moments, const remat_link *link, uint64_t budget);
 
-/* Bytes below which no schedule fits, with O and P or without: what one run needs. 0 for a joint
- * graph. */
+/* Bytes below which no schedule fits, with O and P or without: what one run needs. */
 double bound_moments_least_room(const bound_moments *moments);
 
 /* During which run of a node: its backward, its last forward (of a joint graph its first), the last

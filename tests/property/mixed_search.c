@@ -55,6 +55,10 @@ static double answer_with(const char *solver, const remat_profile *profile, cons
         const remat_schedule *s = &a.schedule;
         assert_true(s->simulation.valid && s->simulation.peak <= budget);
         assert_true(!alignment || s->layout.arena <= budget);
+        const remat_problem problem = {.profile = profile, .link = link, .max_budget = budget};
+        uint64_t floor;
+        assert_int_equal(answer_find_link_bound(&problem, budget, NULL, &floor, NULL), REMAT_OK);
+        assert_true(s->simulation.peak >= floor);
         if (!profile->joint) { /* the naive judge knows forward profiles */
             naive_verdict verdict = judge(profile, &s->operations, link);
             assert_true(verdict.valid && verdict.peak == s->simulation.peak);
