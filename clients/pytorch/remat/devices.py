@@ -130,9 +130,7 @@ def _convolved(node: fx.Node) -> Tuple[torch.Tensor, torch.Tensor]:
 
 
 def _value(node: fx.Node) -> Any:
-    if node.target is operator.getitem and "val" not in node.meta:
-        return node.args[0].meta["val"][node.args[1]]
-    return node.meta.get("val")
+    return node.args[0].meta["val"][node.args[1]] if node.target is operator.getitem and "val" not in node.meta else node.meta.get("val")
 
 
 def _flops(node: fx.Node) -> float:

@@ -151,7 +151,8 @@ class Fitted(Forward):
         earlier = self.backend.latest.pop(threading.get_ident(), ([], []))[1]
         if self._flight is None and any(value() is not None for value in earlier):
             warnings.warn(f"remat: an earlier forward of {type(self.model).__name__} still holds what its backward needs, and the budget is of one")
-        ran = self.backend.ran[threading.get_ident()]
+        ran, frames = self.backend.ran[threading.get_ident()], torch._dynamo.utils.counters["frames"]
+        traced = frames["total"]
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
         comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)
         try:
@@ -178,7 +179,8 @@ class Fitted(Forward):
             if isinstance(cause, RematError):
                 raise cause from None
             if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
-                if self.backend.ran[threading.get_ident()] == ran:  # Dynamo may have left what raised for good: the next one is not to run plainly by it
+                if frames["total"] != traced:  # what raised while it was traced Dynamo leaves for good, and follows what that calls
+                    self.pieces.clear()
                     self._follow()
                 raise
             follow_anew()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart

@@ -259,6 +259,27 @@ def test_two_forwards_after_one_that_raised(server):
     assert_same(*found)
 
 
+@pytest.mark.core
+@pytest.mark.parametrize("by_hook", [False, True])
+def test_the_schedule_is_back_after_a_forward_that_raised(by_hook, server):
+    """Dynamo leaves the code that raised for good, and follows only what it calls."""
+    def raising(module, *given):
+        raise ValueError("wrong")
+
+    torch.manual_seed(0)
+    model, x = Raising(), torch.randn(160, 24)
+    remat.fit(model, x, "100%", server=server)
+    nodes = len(model.forward.profile["nodes"])
+    hook = model.norm.register_forward_hook(raising) if by_hook else None
+    with pytest.raises(ValueError, match="wrong"):
+        model(x, wrong=True)
+    if hook:
+        hook.remove()
+    for _ in range(3):
+        model(x).sum().backward()
+        assert [len(piece.profile["nodes"]) for piece in model.forward.backend.calls] == [nodes]
+
+
 def test_no_schedule_is_said(server):
     """A break within a loop makes Dynamo leave the frame as it is."""
     def middle(self, x):
