@@ -179,7 +179,7 @@ class Fitted(Forward):
             if isinstance(cause, RematError):
                 raise cause from None
             if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
-                if frames["total"] != traced:  # what raised while it was traced Dynamo leaves for good, and follows what that calls
+                if frames["total"] != traced and not isinstance(error, RematError):  # what raises while it is traced Dynamo leaves for good, not what it calls
                     self.pieces.clear()
                     self._follow()
                 raise
