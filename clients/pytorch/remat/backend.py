@@ -120,7 +120,7 @@ class Backend:
         compiling = torch._guards.CompileContext.try_get()  # parts after a graph break follow those before it
         self.frame = compiling.compile_id.frame_id if compiling is not None and compiling.compile_id is not None else 0
         first = next((n.stack_trace for n in module.graph.nodes if n.op.startswith("call_") and n.stack_trace), "")
-        self.place = str(re.findall(r'([^/\\]*)", line (\d+)', first))  # which a copy elsewhere has, too
+        self.place = str(re.findall(r'([^/\\]*)", line (\d+)', first) or self.frame)  # which a copy elsewhere has, too, but for the frame
         self.traced[self.frame] += 1
         if (times := self.traced[self.frame]) in (SHAPES // 8, SHAPES):
             warnings.warn(f"remat: torch.compile has traced one code {times} times, which takes seconds each: something of it differs from call to call")
