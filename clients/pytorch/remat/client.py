@@ -89,8 +89,7 @@ class Client:
                 raise ServiceError(f"{self.server}: no schedule after {self.timeout:g} s (job {job['job_id']} is "
                                    f"{job['state']}, {100 * job['progress']:.0f} % done)")
             time.sleep(pause)
-            pause = min(2 * pause, 2.0)
-            job = self._call("GET", f"/v1/jobs/{job['job_id']}")
+            pause, job = min(2 * pause, 2.0), self._call("GET", f"/v1/jobs/{job['job_id']}")
         if "schedule_id" not in job:
             raise failure(self.server, job.get("problem", {}).get("status", 0), job.get("problem", {}))
         return self._call("GET", f"/v1/schedules/{job['schedule_id']}")

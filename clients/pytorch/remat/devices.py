@@ -100,8 +100,7 @@ def cost(device: Device, node: fx.Node, backward: bool) -> float:
     kind = next((kind for kind, words in _WORDS if any(word in name_of(node) for word in words)), "pointwise")
     numbers = [t.dtype for t in (*made, *read) if t.is_floating_point()]
     precision = _PRECISIONS.get(numbers[0] if numbers else torch.float32, "float32")
-    flops = _flops(node) if kind in _COMPUTING else 0.0
-    part = operator_of(node)
+    flops, part = _flops(node) if kind in _COMPUTING else 0.0, operator_of(node)
     if part == "convolution":
         source, weight = _convolved(node)
         given, wanted = source.shape[1], weight.shape[0]  # more is computed where the last block is not full; an image of few has kernels of its own

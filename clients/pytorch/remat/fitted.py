@@ -151,8 +151,7 @@ class Fitted(Forward):
         earlier = self.backend.latest.pop(threading.get_ident(), ([], []))[1]
         if self._flight is None and any(value() is not None for value in earlier):
             warnings.warn(f"remat: an earlier forward of {type(self.model).__name__} still holds what its backward needs, and the budget is of one")
-        ran, frames = self.backend.ran[threading.get_ident()], torch._dynamo.utils.counters["frames"]
-        traced = frames["total"]
+        ran, traced = self.backend.ran[threading.get_ident()], (frames := torch._dynamo.utils.counters["frames"])["total"]
         device, recurrent = next((p.device for p in self.model.parameters()), torch.device("cpu")), self.recurrent and self._has_recurrent
         comes_back = moment([*self.model.buffers(), *tensors_of(tuple(call))], device, recurrent)
         try:
@@ -161,7 +160,7 @@ class Fitted(Forward):
             with _dynamo_settings(self.recurrent):
                 given = *call.args, *call.kwargs.values()  # Dynamo guards no order of keywords, and to say why a guard failed looks for those of earlier calls
                 self._first.backend.current = None if self._first is self else self.backend
-                result = self._first._run((*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
+                result = _begun(self._first._run, (*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
             self._prepared[-1] = self._told([*self.model.modules()])
             self.graphs = self.backend.ran[threading.get_ident()] - ran
             self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
@@ -199,6 +198,20 @@ class Fitted(Forward):
             if isinstance(error, torch._dynamo.exc.TorchRuntimeError):
                 torch.no_grad()(self.plain)(*call.args, **call.kwargs)  # the model itself raises, and has written what it does before
             raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {_reason(cause or error)}") from error
+
+
+def _begun(run: Callable[..., Any], *given: Any) -> Any:
+    """Torch 2.6 begins nothing that is compiled while any thread traces: that one ends first."""
+    try:
+        return run(*given)
+    except RuntimeError as error:
+        within = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        if "FX to symbolically trace" not in str(error) or within is None or within.tb_next is not None:
+            raise
+        with torch._dynamo.convert_frame.compile_lock:
+            if torch.fx._symbolic_trace.is_fx_tracing():  # this thread does
+                raise
+    return _begun(run, *given)
 
 
 def _alone(function: Callable[..., Any]) -> Callable[..., Any]:

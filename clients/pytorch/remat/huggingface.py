@@ -51,9 +51,7 @@ def _loss(args: Any) -> Callable[[Any], torch.Tensor]:
     def loss(result: Any) -> torch.Tensor:
         if result.get("loss") is not None:
             return result["loss"]
-        if smoother is not None:
-            return smoother(result, torch.zeros_like(result["logits"][..., 0], dtype=torch.long))
-        return assumed_loss(result)
+        return smoother(result, torch.zeros_like(result["logits"][..., 0], dtype=torch.long)) if smoother is not None else assumed_loss(result)
 
     return loss
 

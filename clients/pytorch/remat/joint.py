@@ -130,8 +130,7 @@ class Joint:
         needed = self._needed(nodes, (*self.forward_results, *self.gradients))
         own = [n for n in nodes[:-1] if n in needed and self.is_operation(n)]
         before = self._needed(nodes, self.forward_results, frozenset(self._after_loss(nodes)))
-        forward = [self._operation(n) for n in own if n in before]
-        backward = [self._operation(n) for n in own if n not in before]
+        forward, backward = [self._operation(n) for n in own if n in before], [self._operation(n) for n in own if n not in before]
         end = Operation(END, None, self.values(self.forward_results), [0], True, True)
         pruned = version() >= (2, 14)  # it makes no zeros for what no backward reads, as of a weight that the forward writes
         made = [storage_bytes(t) if t.users or not pruned else 0 for t in self.tangents]

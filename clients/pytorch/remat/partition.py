@@ -267,8 +267,7 @@ def parts(module: fx.GraphModule, wanted: Sequence[int], least: int, inputs: Seq
     wanted: places of results that are not None. inputs: by place, the names of those that share memory with the input whose
     gradient it is. A part takes and returns what is alive: results of its own first."""
     nodes = [n for n in module.graph.nodes if n.op not in ("placeholder", "output")]
-    results = list(module.graph.output_node().args[0])
-    position = {n: i for i, n in enumerate(nodes)}
+    results, position = list(module.graph.output_node().args[0]), {n: i for i, n in enumerate(nodes)}
     last = _last_reads(module, position)
     ready: Dict[int, List[int]] = {}
     for place in wanted:
@@ -310,8 +309,7 @@ def _last_reads(module: fx.GraphModule, position: Dict[fx.Node, int]) -> Dict[st
 
 def _cut(module: fx.GraphModule, nodes: List[fx.Node], results: List[Any], cuts: List[Tuple[int, List[int]]]) -> List[Part]:
     found: List[Part] = []
-    alive = [n for n in module.graph.nodes if n.op == "placeholder"]
-    begin = 0
+    alive, begin = [n for n in module.graph.nodes if n.op == "placeholder"], 0
     for stop, places in cuts:
         later: Set[fx.Node] = {i for n in nodes[stop:] for i in n.all_input_nodes}
         later |= {results[p] for at, ps in cuts if at > stop for p in ps}

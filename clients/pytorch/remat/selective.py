@@ -63,8 +63,7 @@ class _Decide:
 
     def __call__(self, context: Any, target: Any, *_: Any, **__: Any) -> Any:
         from torch.utils.checkpoint import CheckpointPolicy
-        name = _operator(target)
-        calls = self._calls[context.is_recompute]
+        name, calls = _operator(target), self._calls[context.is_recompute]
         calls[name] += 1
         return CheckpointPolicy.MUST_SAVE if (name, calls[name] - 1) in self._saved else CheckpointPolicy.PREFER_RECOMPUTE
 

@@ -69,8 +69,7 @@ def takes(profile: Dict[str, Any], order: Sequence[Run]) -> Takes:
         size = profile["nodes"][v]["outputs"][k]["bytes"]
         change[t] += size
         change[min(end, len(order)) + 1] -= size
-    inputs = sum(i["bytes"] for i in profile["inputs"])
-    levels = list(itertools.accumulate(change[:len(order)]))
+    inputs, levels = sum(i["bytes"] for i in profile["inputs"]), list(itertools.accumulate(change[:len(order)]))
     peak = max(level + (0 if isinstance(v, Move) else profile["nodes"][v]["workspace_bytes"]) for level, v in zip(levels, order))
     end = list(order).index(place[END])
     after = sum(profile["nodes"][v]["outputs"][k]["bytes"] for v, k, t in results if t > end)

@@ -236,8 +236,7 @@ def step(forward: Forward, example: Example, inputs: Call, loss: Optional[Loss],
         result = forward(*leaves.args, **leaves.kwargs)
         outputs = [result] if loss is None else [loss_of(loss, result)]
         found: Found = [(f"result {i}", t.detach().clone()) for i, t in enumerate(tensors_of(outputs))]
-        ends = [t for t in tensors_of(outputs) if t.requires_grad]
-        generator = torch.Generator().manual_seed(seed)
+        ends, generator = [t for t in tensors_of(outputs) if t.requires_grad], torch.Generator().manual_seed(seed)
         seeds = [torch.randn(t.shape, generator=generator).to(t) for t in ends]
         gradients = _differentiate(example, ends, wanted + [p for _, p in parameters], seeds) if ends else ()
         names = [*(f"the gradient of input {i}" for i in range(len(wanted))), *(f"the gradient of \"{name}\"" for name, _ in parameters)]
@@ -300,8 +299,7 @@ def _shaken(example: Example, inputs: Call, loss: Optional[Loss], seed: int) -> 
     """The plain step with weights that are a few units in the last place apart. Kernels that round otherwise move a step about as
     far: to many times a last bit where it is badly conditioned."""
     weights = [p for p in example.model.parameters() if p.dtype in (torch.float32, torch.float64)]
-    before = [p.detach().to("cpu", copy=True) for p in weights]
-    generator = torch.Generator().manual_seed(seed)
+    before, generator = [p.detach().to("cpu", copy=True) for p in weights], torch.Generator().manual_seed(seed)
     try:
         with torch.no_grad():
             for p in weights:

@@ -30,8 +30,7 @@ def measure(device: torch.device) -> Dict[str, Any]:
 
 def _seconds(size: int, device: torch.device) -> List[float]:
     value = torch.zeros(size, dtype=torch.uint8, device=device)
-    host = _beside(value)
-    found = []
+    host, found = _beside(value), []
     for into, source in ((host, value), (value, host)):
         taken = []
         for _ in range(7):

@@ -6,6 +6,7 @@ import gc
 import inspect
 import math
 import sys
+import threading
 import types
 import warnings
 
@@ -14,6 +15,7 @@ import torch
 from models import GPT, MODELS, Block, mlp, vgg
 from steps import assert_same, fit_tightly, loss_of, step
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import remat
 from remat import steps
@@ -621,6 +623,31 @@ def test_a_model_that_is_gone_leaves_nothing(server, part):
 
     first, *_, last = [held() for _ in range(4)]
     assert all(now <= before for now, before in zip(last, first, strict=True)), (first, last)
+
+
+@pytest.mark.core
+def test_what_another_thread_traces_is_waited_for(server):
+    """Torch 2.6 refuses to begin what is compiled meanwhile."""
+    model, inputs = mlp()
+    plain, begun, goes_on = copy.deepcopy(model), threading.Event(), threading.Event()
+    remat.fit(model, inputs, "100%", server=server)
+
+    def traced(y):
+        begun.set()
+        goes_on.wait(20)
+        return y + 1
+
+    def compiles():
+        with torch._dynamo.convert_frame.compile_lock:
+            make_fx(traced)(torch.zeros(1))
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(compiles)
+        assert begun.wait(20)
+        threading.Timer(0.5, goes_on.set).start()
+        ours = step(model, inputs, 0)
+        other.result()
+    assert_same(ours, step(plain, inputs, 0))
 
 
 @pytest.mark.core
