@@ -107,7 +107,7 @@ def test_every_layout_that_is_asked_for(rematd):
         assert answer.status == 400 and answer.json["field"].startswith("layout"), (wrong, answer.body)
 
 
-@pytest.mark.parametrize("name", ["gpt.chain", "unet.flops"][:2 if SLOW == 1 else 1])
+@pytest.mark.parametrize("name", some(["gpt.chain", "unet.flops"]))
 def test_budgets_are_about_the_arena(rematd, name):
     """Where the arena of the fastest schedule is past the budget a slower one comes, or both numbers."""
     summary = rematd.push(name)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from conftest import SLOW, profile
+from conftest import profile
 
 
 def ask(service, profile_id, budget, **more):
@@ -46,7 +46,7 @@ def test_combining_is_never_worse(rematd, name):
     assert "pofo" in [c["solver"] for c in auto["candidates"]]
 
 
-@pytest.mark.skipif(SLOW > 1, reason="a thorough search")
+@pytest.mark.skipif(not os.environ.get("REMAT_LONG"), reason="a thorough search")
 def test_a_thorough_answer_that_the_quick_one_began(rematd):
     """What the quick one said of larger budgets is of tables that need not be those of the whole question."""
     summary = rematd.push("vgg19.chain")
