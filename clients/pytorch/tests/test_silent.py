@@ -270,9 +270,9 @@ def test_the_schedule_is_back_after_a_forward_that_raised(by_hook, server):
     model, x = Raising(), torch.randn(160, 24)
     remat.fit(model, x, "100%", server=server)
     nodes = len(model.forward.profile["nodes"])
-    hook = model.norm.register_forward_hook(raising) if by_hook else None
+    hook = model.across.register_forward_hook(raising) if by_hook else None
     with pytest.raises(ValueError, match="wrong"):
-        model(x, wrong=True)
+        model(x, wrong=not by_hook)
     if hook:
         hook.remove()
     for _ in range(3):
