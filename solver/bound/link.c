@@ -76,6 +76,15 @@ double bound_moments_over_link(bound_moments *m, const remat_link *link, uint64_
     return bound * (1 - BOUND_MARGIN);
 }
 
+/* Whether a node's input i is the first place of its value. */
+static bool is_first_place(const remat_node *node, uint32_t i)
+{
+    uint32_t k = 0;
+    while (node->inputs[k] != node->inputs[i])
+        k++;
+    return k == i;
+}
+
 /* Bytes that are on the device during A b, or during B b, wherever all else is: what it reads,
  * makes and works in, and gradients, which never leave. Graph inputs are left out. */
 static double needed(const bound_moments *m, uint32_t b, bool backward)
@@ -89,10 +98,7 @@ static double needed(const bound_moments *m, uint32_t b, bool backward)
         bytes += m->out[b];
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         const uint32_t value = node->inputs[i];
-        uint32_t k = 0;
-        while (node->inputs[k] != value)
-            k++;
-        if (k < i) /* given twice */
+        if (!is_first_place(node, i))
             continue;
         bytes += reads && value < m->n ? m->out[value] : 0;
         bytes += backward ? (double)remat_gradient_bytes(p, value) : 0;
@@ -114,13 +120,9 @@ static double needed_jointly(const remat_profile *p, uint32_t b)
         bytes = fmin(bytes, (double)remat_implementation(node, k).forward_workspace_bytes);
     for (uint32_t k = 0; k < node->n_outputs; k++)
         bytes += (double)remat_value_bytes(p, remat_result_value(p, b, k));
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
-        uint32_t k = 0;
-        while (node->inputs[k] != node->inputs[i])
-            k++;
-        if (k == i && remat_is_result(p, node->inputs[i])) /* not given twice */
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (is_first_place(node, i) && remat_is_result(p, node->inputs[i]))
             bytes += (double)remat_value_bytes(p, node->inputs[i]);
-    }
     if (!node->in_place || node->n_inputs == 0)
         return bytes;
     return bytes - fmin((double)node->output_bytes, (double)remat_value_bytes(p, node->inputs[0]));
