@@ -385,13 +385,15 @@ static remat_status plan_again(api_pipeline *p, bool *ret_better, remat_error *e
 static remat_status settle(api_pipeline *p, bool fits, bool *ret_over, remat_error *error)
 {
     remat_status status = keep_best(p, fits, error);
+    if (!status && p->best.play)
+        status = api_pipeline_find_bound(p, error);
     const double whole = p->best.play ? p->best.plan.whole : (double)INFINITY;
     const unsigned rounds = p->best.play ? MOST_ROUNDS : 3 * MOST_ROUNDS;
     bool better = false;
     *ret_over = true;
     if (status || (p->quick && p->best.play) ||
         (p->rounds++ >= rounds && p->nodes_asked >= MOST_NODES_ASKED) ||
-        p->rounds > ROUNDS_AT_LAST || whole <= p->bound * (1 + API_WORTH_A_ROUND))
+        p->rounds > ROUNDS_AT_LAST || (p->best.play && whole <= p->bound * (1 + API_WORTH_A_ROUND)))
         return status;
     status = plan_again(p, &better, error);
     while (!status && !better && (p->hopes < API_FAST_AND_SMALL || p->sends < API_MOST_SENDS)) {

@@ -115,7 +115,7 @@ struct api_pipeline {
     bool real;          /* menus are of lists that run each block again */
     double equal;       /* time of the fastest way that fits, with equal cuts; INFINITY: none, or
                            those cuts were planned */
-    double bound;
+    double bound;       /* on every plan; INFINITY: not yet known, as nothing fits yet */
     api_candidate now, best; /* best.play NULL: none yet */
     const char *best_way; /* of an interleaved schedule, which nothing is solved for; else NULL */
     json_t *ways;
@@ -184,6 +184,9 @@ void api_pipeline_put_memory(api_pipeline *p, uint64_t memory);
  * REMAT_INFEASIBLE says by how much running every block again misses; that one, which needs least.
  */
 remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error);
+
+/* The bound on every plan, once: it costs more than to refuse. */
+remat_status api_pipeline_find_bound(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error);
 /* Equal cuts, with as many in flight as usual, once where a way with them takes less time than that

@@ -148,11 +148,11 @@ static remat_status limit_stages(api_pipeline *p, remat_error *error)
     return status;
 }
 
-/* The bound on every plan. */
-static remat_status find_bound(api_pipeline *p, remat_error *error)
+remat_status api_pipeline_find_bound(api_pipeline *p, remat_error *error)
 {
     const remat_least_host host = {p, api_pipeline_least};
-    return remat_pipeline_bound(&p->question, &host, &p->bound, error);
+    return p->bound < INFINITY ? REMAT_OK
+                               : remat_pipeline_bound(&p->question, &host, &p->bound, error);
 }
 
 /* As many as usual, or so many times as many behind the last: twice hide sends that take half of a
@@ -191,11 +191,12 @@ static remat_status plan_with(api_pipeline *p, api_candidate *found, remat_error
 {
     remat_pipeline_plan plan;
     const bool some = found->plan.whole < INFINITY;
-    if (found->plan.whole <= p->bound * (1 + API_WORTH_A_ROUND))
-        return REMAT_OK;
+    remat_status status = some ? api_pipeline_find_bound(p, error) : REMAT_OK;
+    if (status || (some && found->plan.whole <= p->bound * (1 + API_WORTH_A_ROUND)))
+        return status;
     p->question.limit = some ? found->plan.whole * (1 - API_WORTH_A_ROUND) : 0;
     p->question.passes = some ? PASSES_OF_OTHERS : FIRST_PASSES;
-    remat_status status = plan_once(p, &plan, error);
+    status = plan_once(p, &plan, error);
     const bool open =
         status ? status == REMAT_INFEASIBLE && p->hopes == API_FAST_AND_SMALL : !plan.all_cuts;
     if (!some && open) {
@@ -248,15 +249,13 @@ static remat_status climb_in_flight(api_pipeline *p, api_candidate *found, remat
 remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error)
 {
     const uint32_t ranks = p->question.pipeline.ranks;
-    const bool first = p->bound == INFINITY, fixed = p->question.pipeline.order != REMAT_1F1B;
+    const bool fixed = p->question.pipeline.order != REMAT_1F1B;
     api_candidate found = {.plan = {.whole = INFINITY}};
     remat_error refusal = {0};
     remat_status status = REMAT_OK;
     put_in_flight(p, 1, UINT32_MAX);
-    if (first)
+    if (p->longest == 0)
         status = limit_stages(p, &refusal);
-    if (first && !status)
-        status = find_bound(p, &refusal);
     for (unsigned times = 1; times <= p->most && !status; times += (times + 2) / 3) {
         put_in_flight(p, times, UINT32_MAX);
         status = plan_with(p, &found, &refusal);
@@ -286,6 +285,17 @@ void api_pipeline_put_memory(api_pipeline *p, uint64_t memory)
         p->menus[i].fixed = UINT64_MAX;
 }
 
+/* Whether blocks run again fit that memory: by cuts that are likely, and then by any. */
+static remat_status try_memory(api_pipeline *p, uint64_t memory, remat_error *error)
+{
+    remat_pipeline_plan plan;
+    api_pipeline_put_memory(p, memory);
+    p->longest = LONGEST * least_longest(p);
+    const remat_status status = plan_once(p, &plan, error);
+    p->longest = INFINITY;
+    return status == REMAT_INFEASIBLE ? plan_once(p, &plan, error) : status;
+}
+
 /* Memory of every rank with which the plan at hand fits, to a 256th; more than those bytes. */
 static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_memory,
                                 remat_error *error)
@@ -295,19 +305,15 @@ static remat_status find_enough(api_pipeline *p, uint64_t bytes, uint64_t *ret_m
     remat_status status = REMAT_INFEASIBLE;
     p->question.passes = PASSES_OF_OTHERS;
     while (status == REMAT_INFEASIBLE && high < UINT64_C(1) << 52) {
-        remat_pipeline_plan plan;
-        api_pipeline_put_memory(p, high);
-        status = plan_once(p, &plan, error);
+        status = try_memory(p, high, error);
         if (status == REMAT_INFEASIBLE) {
             low = high;
             high += high / 4;
         }
     }
     while (!status && high - low > high / 256) {
-        remat_pipeline_plan plan;
         const uint64_t middle = low + (high - low) / 2;
-        api_pipeline_put_memory(p, middle);
-        status = plan_once(p, &plan, error);
+        status = try_memory(p, middle, error);
         if (status == REMAT_INFEASIBLE)
             low = middle;
         else
@@ -326,6 +332,7 @@ remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error)
 {
     remat_error refusal = {0}, other;
     uint64_t enough = 0;
+    const double longest = p->longest;
     put_in_flight(p, 1, 1);
     p->longest = INFINITY; /* a refusal is of all cuts */
     p->real = true;
@@ -346,6 +353,7 @@ remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error)
         *error = refusal;
     }
     p->real = false;
+    p->longest = longest;
     return status;
 }
 

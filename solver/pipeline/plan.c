@@ -144,7 +144,7 @@ static remat_status bound_one(planner *a, uint32_t rank, uint32_t first, uint32_
     const uint64_t behind = a->need[(rank + 1) * width + end];
     uint64_t *least = &a->need[rank * width + first], bare = 0;
     const remat_stage_menu *menu = NULL;
-    if (behind > *least && a->rest[(rank + 1) * width + end] == INFINITY)
+    if (behind >= *least && a->rest[(rank + 1) * width + end] == INFINITY)
         return REMAT_OK;
     remat_status status = bare_bytes(a, rank, first, end, &bare);
     if (status || (bare > *least && bare > a->q->memory))
