@@ -47,7 +47,8 @@ static remat_status measure(trial *t, const remat_network_graph *graph,
         snprintf(t->way, sizeof t->way, "%s", remat_way_name(REMAT_WAY_BLOCKS));
         t->n_nodes = profile->n_nodes * (t->offloads ? 4 : 1); /* so much longer over a link */
         t->driver = remat_step_memory(table, r.peak).driver;
-        t->seconds = api_ranks_makespan(ranks, device) + api_ranks_exchange(ranks, device).exposed +
+        t->seconds = api_ranks_makespan(ranks, device, r.again) +
+                     api_ranks_exchange(ranks, device, r.again).exposed +
                      api_update_seconds(d, table);
     }
     free(ranks);

@@ -280,12 +280,13 @@ double api_update_seconds(const remat_device *device, const remat_step_table *ta
     return table->update_traffic > 0 ? remat_kernel_seconds(device, &kernel) : 0;
 }
 
-/* Where the time of a step goes that takes so many seconds of the device. */
-static void put_times(remat_plan_draft *draft, double device)
+/* Where the time of a step goes that takes so many seconds of the device, and runs so many forwards
+ * again. */
+static void put_times(remat_plan_draft *draft, double device, size_t again)
 {
     const api_ranks *r = draft->ranks;
-    const remat_exchange exchange = api_ranks_exchange(r, device);
-    const double makespan = api_ranks_makespan(r, device);
+    const remat_exchange exchange = api_ranks_exchange(r, device, again);
+    const double makespan = api_ranks_makespan(r, device, again);
     json_t **answer = &draft->answer;
     remat_json_set(answer, "compute_seconds", json_real(r->store_all - r->waited));
     remat_json_set(answer, "recomputation_seconds", json_real(makespan - r->store_all));
@@ -311,8 +312,9 @@ static remat_status put_ways(remat_plan_draft *draft, const remat_network_graph 
         if (status)
             break;
         const double device = r.makespan * draft->unit;
-        const double step = api_ranks_makespan(draft->ranks, device) +
-                            api_ranks_exchange(draft->ranks, device).exposed + draft->update;
+        const double step = api_ranks_makespan(draft->ranks, device, r.again) +
+                            api_ranks_exchange(draft->ranks, device, r.again).exposed +
+                            draft->update;
         remat_json_append(
             &list, json_pack("{s:s, s:b, s:I, s:f, s:o}", "way", remat_way_name(ways[i]), "fits",
                              r.fits, "peak", (json_int_t)r.peak, "step_seconds", step, "memory_use",
@@ -381,10 +383,10 @@ static remat_status complete(const remat_plan_request *q, const remat_profile *p
     remat_json_set(&draft->answer, "store_all_peak", json_integer((json_int_t)all));
     remat_json_set(&draft->answer, "store_all_fits", json_boolean(all <= budget));
     remat_json_set(&draft->answer, "store_all_memory", api_memory_encode(table, all, memory));
-    const remat_exchange exchange = api_ranks_exchange(draft->ranks, draft->ranks->device);
+    const remat_exchange exchange = api_ranks_exchange(draft->ranks, draft->ranks->device, 0);
     remat_json_set(&draft->answer, "store_all_seconds",
                    json_real(draft->ranks->store_all + exchange.exposed + draft->update));
-    put_times(draft, draft->ranks->device);
+    put_times(draft, draft->ranks->device, 0);
     remat_json_set(&draft->answer, "assumptions", assumptions_encode(q, graph));
     if (budget > 0)
         draft->question = question_encode(q, profile, usual, moves, budget);
@@ -517,22 +519,36 @@ json_t *api_schedule_part(const json_t *schedule)
     return json;
 }
 
+/* Of a graph of so many nodes. */
+static size_t forwards_again(const json_t *schedule, size_t n_nodes)
+{
+    const json_t *operation;
+    size_t i, forwards = 0;
+    json_array_foreach(json_object_get(schedule, "operations"), i, operation)
+    {
+        const char *kind = json_string_value(json_array_get(operation, 0));
+        forwards += strcmp(kind, "F") == 0 || strcmp(kind, "A") == 0;
+    }
+    return forwards > n_nodes ? forwards - n_nodes : 0;
+}
+
 static void put_schedule(remat_plan_draft *draft, const json_t *schedule)
 {
     json_t **answer = &draft->answer;
     const double batch = remat_json_number(*answer, "batch");
     const double device = json_number_value(json_object_get(schedule, "makespan")) * draft->unit;
-    const double makespan = api_ranks_makespan(draft->ranks, device);
+    const size_t again = forwards_again(schedule, draft->ranks->n_nodes);
+    const double makespan = api_ranks_makespan(draft->ranks, device, again);
     const remat_way_result result = {
         .fits = true,
         .makespan = makespan / draft->unit,
         .peak = (uint64_t)json_integer_value(json_object_get(schedule, "peak"))};
     const json_t *arena = json_object_get(schedule, "arena");
     const uint64_t held = arena ? (uint64_t)json_integer_value(arena) : result.peak;
-    const double beside = api_ranks_exchange(draft->ranks, device).exposed + draft->update;
+    const double beside = api_ranks_exchange(draft->ranks, device, again).exposed + draft->update;
     const double step = makespan + beside;
     remat_json_set(answer, "step_seconds", json_real(step));
-    put_times(draft, device);
+    put_times(draft, device, again);
     remat_json_set(answer, "schedule", api_schedule_part(schedule));
     remat_json_set(answer, "memory_use", api_memory_encode(&draft->table, held, draft->memory));
     if (batch > 0)

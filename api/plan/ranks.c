@@ -407,20 +407,18 @@ api_ranks *api_ranks_of_graph(const remat_plan_request *q, const remat_network_g
     remat_unit_loads(graph, r->loads);
     for (uint32_t u = 0; u < r->n_loads; u++)
         r->backward += r->loads[u].backward;
-    for (size_t v = 0; v < graph->spec.n_nodes; v++) {
+    r->n_nodes = graph->spec.n_nodes;
+    for (size_t v = 0; v < r->n_nodes; v++)
         r->waited += 1e-6 * graph->sent[v];
-        r->forward += 1e-6 * graph->spec.nodes[v].forward_time.value;
-    }
     r->host = 1e-6 * graph->host;
     r->again = 1e-6 * graph->again;
-    r->store_all = api_ranks_makespan(r, store_all);
+    r->store_all = api_ranks_makespan(r, store_all, 0);
     return r;
 }
 
-double api_ranks_makespan(const api_ranks *r, double device)
+double api_ranks_makespan(const api_ranks *r, double device, size_t again)
 {
-    const double more = fmax(0, device - r->device);
-    const double forwards = r->forward > 0 ? fmin(1, more / r->forward) : 0;
+    const double forwards = r->n_nodes > 0 ? (double)again / (double)r->n_nodes : 0;
     return fmax(device, r->host + forwards * r->again);
 }
 
@@ -440,11 +438,11 @@ api_ranks *api_ranks_of_profile(const remat_plan_request *q, const remat_profile
     return r;
 }
 
-remat_exchange api_ranks_exchange(const api_ranks *r, double device)
+remat_exchange api_ranks_exchange(const api_ranks *r, double device, size_t again)
 {
     const double more = fmax(0, device - r->device);
     const double stretch = r->backward > 0 ? 1 + more / r->backward : 1;
     remat_exchange e = remat_step_exchange(r->loads, r->n_loads, &r->step, &r->way, stretch);
-    e.exposed = fmax(0, e.exposed - (api_ranks_makespan(r, device) - device));
+    e.exposed = fmax(0, e.exposed - (api_ranks_makespan(r, device, again) - device));
     return e;
 }

@@ -28,8 +28,9 @@ typedef struct api_ranks {
     remat_step_settings step;
     remat_interconnect way;
     double store_all, backward; /* seconds of the step that keeps everything; of its backward */
-    double device, forward;     /* of these the device's; of its forward */
+    double device;              /* of these the device's */
     double host, again;         /* and what the host takes, and takes for another forward */
+    size_t n_nodes;             /* that such a forward runs */
     double waited;              /* seconds of it that ranks which share a model wait */
     uint32_t n_loads;
     remat_unit_load loads[];
@@ -43,12 +44,13 @@ api_ranks *api_ranks_of_graph(const remat_plan_request *request, const remat_net
 api_ranks *api_ranks_of_profile(const remat_plan_request *request, const remat_profile *profile,
                                 double store_all);
 
-/* Seconds of a schedule that takes so many of the device: the host may take longer. */
-double api_ranks_makespan(const api_ranks *ranks, double device);
+/* Seconds of a schedule that takes so many of the device and runs so many forwards again: the host
+ * may take longer. */
+double api_ranks_makespan(const api_ranks *ranks, double device, size_t again);
 
-/* Of a schedule that takes so many seconds of the device; what it computes again is spread over the
- * backward. What is sent hides behind the host, too. */
-remat_exchange api_ranks_exchange(const api_ranks *ranks, double device);
+/* Of the same; what it computes again is spread over the backward. What is sent hides behind the
+ * host, too. */
+remat_exchange api_ranks_exchange(const api_ranks *ranks, double device, size_t again);
 
 /* Whether a network's text has a rate without a latency, whose is taken for NVLink's. */
 bool api_network_lacks_latency(const char *text);

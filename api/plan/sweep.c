@@ -86,8 +86,8 @@ static remat_status fill_column(api_sweep *s, row *r, unsigned c, remat_error *e
     if (status)
         return status;
     const double device = 1e-6 * result->makespan;
-    result->makespan = 1e6 * api_ranks_makespan(m->ranks, device);
-    r->beside[c] = s->update + api_ranks_exchange(m->ranks, device).exposed;
+    result->makespan = 1e6 * api_ranks_makespan(m->ranks, device, result->again);
+    r->beside[c] = s->update + api_ranks_exchange(m->ranks, device, result->again).exposed;
     r->done[c] = true;
     return REMAT_OK;
 }

@@ -352,6 +352,7 @@ static bool forward(replay *r, uint32_t v, uint16_t alternative, bool save)
     run(r, start, cost.forward_time);
     if (r->runs[v]++ > 0) {
         r->result->recomputed_time += cost.forward_time;
+        r->result->recomputed++;
         if (r->node_recomputed)
             r->node_recomputed[v] += cost.forward_time;
     }

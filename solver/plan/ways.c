@@ -76,7 +76,7 @@ static void judge(search *s, const remat_simulation *r)
     const bool better =
         fits ? !best->fits || r->makespan < best->makespan : !best->fits && r->peak < best->peak;
     if (better)
-        *best = (remat_way_result){fits, r->makespan, r->peak};
+        *best = (remat_way_result){fits, r->makespan, r->peak, r->recomputed};
 }
 
 /* Units below `more` take the next level. */

@@ -374,6 +374,7 @@ typedef struct remat_way_result {
     bool fits;       /* its replayed peak is within the budget; then */
     double makespan; /* in the profile's time unit */
     uint64_t peak;   /* of the fastest found; where none fits, the least found */
+    size_t again;    /* forwards that run again */
 } remat_way_result;
 
 /* kept: of the graph, for REMAT_WAY_SELECTIVE_OP. The fastest step of this way within budget, by

@@ -82,6 +82,7 @@ typedef struct remat_simulation {
     double makespan;
     double compute_time, idle_time; /* makespan = their sum */
     double recomputed_time;         /* forward time beyond one forward of each node */
+    size_t recomputed;              /* such forwards */
     uint64_t peak;                  /* largest memory_during */
     size_t peak_operation;          /* first that reaches it */
     uint64_t host_peak;             /* bytes of host copies at the end of the step */
