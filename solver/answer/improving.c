@@ -117,22 +117,18 @@ remat_status answer_improve(const remat_portfolio *p, const answer_wish *whole, 
     return status || done ? status : improve_from(&w, others, n_others, &none, false, best, error);
 }
 
-remat_status answer_find_exactly(const remat_portfolio *p, answer_wish *w, remat_schedule *best,
-                                 remat_error *error)
+remat_status answer_find_exactly(answer_wish *w, remat_schedule *best, remat_error *error)
 {
     const remat_profile *profile = w->problem->profile;
     if (w->problem->in_flight > 1)
         return REMAT_OK;
-    bool given = profile->joint; /* every list asked for keeps the order */
-    for (size_t i = 0; i < p->n; i++)
-        given = given && p->given[i];
     search_exact_found f;
     remat_schedule other = {0};
     remat_operations list = {0};
-    remat_status status = search_exactly(profile, w->budget, given, w->host, &f, error);
+    remat_status status = search_exactly(profile, w->budget, w->given, w->host, &f, error);
     if (status)
         return status;
-    if (!given)
+    if (!w->given)
         w->bound = fmax(w->bound, f.bound);
     if (f.list.length > 0) {
         status = model_complete_list(profile, &f.list, &list, error);

@@ -28,7 +28,6 @@ remat_status answer_improve_patiently(const answer_wish *whole, double begin, do
 
 /* Tiny graphs are searched exactly: within the work that this may take there is nothing left to
  * improve, and what none can serve is known. A list whose layout does not fit is left. */
-remat_status answer_find_exactly(const remat_portfolio *portfolio, answer_wish *wish,
-                                 remat_schedule *best, remat_error *error);
+remat_status answer_find_exactly(answer_wish *wish, remat_schedule *best, remat_error *error);
 
 #endif

@@ -345,7 +345,7 @@ static remat_status find(const remat_portfolio *p, answer_wish *w, findings *f, 
     if ((p->improved && status == REMAT_INFEASIBLE) || (!status && (p->improved || !problem->link)))
         status = answer_find_bound(p, problem, w->budget, &w->bound, &f->moments, error);
     if (!status && p->improved && w->bound < INFINITY)
-        status = answer_find_exactly(p, w, &f->best, error);
+        status = answer_find_exactly(w, &f->best, error);
     tell_bound(w);
     if (!status && !f->best.solver) /* before a search that cannot find anything */
         status = remat_find_floor(profile, &f->floor, error);
@@ -427,6 +427,9 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
         return remat_table_schedule(portfolio->tables[0], problem, budget, ret_schedule, error);
     answer_wish w = *asked;
     w.bound = w.over_link = w.series = 0;
+    w.given = problem->profile->joint;
+    for (size_t i = 0; i < portfolio->n; i++)
+        w.given = w.given && portfolio->given[i];
     const bool linked = portfolio->improved && answer_link_moves(problem->link);
     uint64_t room = 0;
     remat_status status =

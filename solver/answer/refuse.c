@@ -42,7 +42,7 @@ static remat_status look_at(const remat_portfolio *p, const answer_wish *asked,
     *ret_none = false;
     if (answer_link_moves(asked->problem->link))
         return answer_mix_briefly(p, &w, found, error);
-    remat_status status = answer_find_exactly(p, &w, found, error);
+    remat_status status = answer_find_exactly(&w, found, error);
     if (!status && !found->solver && w.bound < INFINITY)
         status = find_by_price(&w, moments, found, error);
     *ret_none = w.bound == INFINITY;

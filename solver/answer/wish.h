@@ -38,6 +38,7 @@ typedef struct answer_wish {
     answer_searches *searches;
     const answer_priced *priced; /* NULL: none */
     bool moves_alone;            /* over a link: not all of the search without it, too */
+    bool given;    /* every solver that is asked keeps the order of a joint graph's nodes */
     double raised; /* what others proved of the same question, where that took work; 0: nothing */
     double taken;  /* the makespan of what others found, which is to be beaten; 0: nothing */
 } answer_wish;

@@ -74,15 +74,19 @@ static void tell(mixer *m)
     m->told = now;
 }
 
-/* Copies that nobody needs cost nothing, and would fill the row. */
+/* Copies that nobody needs cost nothing, and would fill the row. What is left is listed. */
 static void sweep(mixer *m)
 {
     row *r = &m->now;
     uint32_t n = 0;
+    memset(m->n_free, 0, sizeof m->n_free);
     for (uint32_t i = 0; i < r->length; i++) {
+        const item *it = &r->items[i];
         if (m->marks[i] & SKIPPED)
             continue;
-        r->items[n] = r->items[i];
+        if (!it->always)
+            m->free_items[it->kind * m->room + m->n_free[it->kind]++] = n;
+        r->items[n] = *it;
         m->level[n++] = m->level[i];
     }
     r->length = n;
@@ -164,11 +168,13 @@ static void anneal(mixer *m)
         }
         row_copy(&m->now, &m->next);
         m->toll = m->first_toll * (1 - progress);
-        const double temperature = temperature_of(m, far, progress, out_since);
-        const double most = cost_of(m, &now) - temperature * log(draw_unit(m)); /* it may be */
+        const double chance = draw_unit(m);
+        double most = 0; /* that it may cost */
         worth next = {.valid = false};
-        if (mixed_propose(m, &m->next) && m->next.length + 2 * MOST_REMADE <= m->room)
+        if (mixed_propose(m, &m->next) && m->next.length + 2 * MOST_REMADE <= m->room) {
+            most = cost_of(m, &now) - temperature_of(m, far, progress, out_since) * log(chance);
             next = mixed_evaluate(m, &m->next, most);
+        }
         if (next.valid && !next.hopeless && cost_of(m, &next) <= most) {
             row old = m->now;
             m->now = m->next;
@@ -190,6 +196,7 @@ static bool mixer_init(mixer *m, const things *t, uint32_t length)
 {
     const size_t things_n = t->n_things, room = 3 * (size_t)length + 2 * (size_t)t->n_things + 64;
     m->room = (uint32_t)room;
+    m->free_items = malloc(KINDS * room * sizeof *m->free_items);
     m->now_level = malloc(room * sizeof *m->now_level);
     m->seen = calloc(things_n, sizeof *m->seen);
     m->idle = malloc(things_n * sizeof *m->idle);
@@ -211,9 +218,10 @@ static bool mixer_init(mixer *m, const things *t, uint32_t length)
     m->death_thing = malloc(room * sizeof *m->death_thing);
     m->death_next = malloc(room * sizeof *m->death_next);
     return row_new(&m->now, m->room) && row_new(&m->next, m->room) && row_new(&m->best, m->room) &&
-           m->now_level && m->seen && m->idle && m->last && m->wanted && m->leaves && m->touches &&
-           m->copy_end && m->ready && m->pending && m->change && m->extra && m->freed && m->level &&
-           m->takes && m->marks && m->best_ways && m->dies && m->death_thing && m->death_next;
+           m->free_items && m->now_level && m->seen && m->idle && m->last && m->wanted &&
+           m->leaves && m->touches && m->copy_end && m->ready && m->pending && m->change &&
+           m->extra && m->freed && m->level && m->takes && m->marks && m->best_ways && m->dies &&
+           m->death_thing && m->death_next;
 }
 
 static void mixer_clear(mixer *m)
@@ -222,7 +230,7 @@ static void mixer_clear(mixer *m)
                            m->best.items, m->last,      m->wanted,  m->leaves,    m->touches,
                            m->copy_end,   m->ready,     m->pending, m->level,     m->takes,
                            m->change,     m->extra,     m->marks,   m->dies,      m->death_thing,
-                           m->death_next, m->best_ways, m->freed};
+                           m->death_next, m->best_ways, m->freed,   m->free_items};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     model_arena_clear(&m->own.arena);
@@ -288,8 +296,9 @@ typedef struct mixing {
     const uint64_t *pads;
     size_t seeds;
     uint32_t alignment;
-    bool thorough;
+    bool given, thorough;
     uint32_t round;
+    bool agreed; /* all seeds of the last round ended with lists of the same time */
     mixer mixers[SEEDS];
 } mixing;
 
@@ -308,6 +317,7 @@ static remat_status set_up(mixing *x, mixer *m, size_t index)
                  .best_time = INFINITY,
                  .enough = x->enough,
                  .few = n <= FEWER,
+                 .given = x->given,
                  .thorough = x->thorough,
                  .begin = (double)index / (double)x->seeds,
                  .share = 1 / (double)x->seeds,
@@ -361,28 +371,32 @@ static remat_status run_round(mixing *x, double *time, remat_operations *list, r
 {
     remat_host_parallel_for(x->host, x->seeds, run_seed, x);
     const remat_status status = take_best(x, time, list, error);
-    for (size_t i = 0; i < x->seeds; i++)
+    x->agreed = *time < INFINITY;
+    for (size_t i = 0; i < x->seeds; i++) {
+        x->agreed &= x->mixers[i].best_time <= *time * (1 + 1e-9);
         mixer_clear(&x->mixers[i]);
+    }
     x->round++;
     return status;
 }
 
-/* A thorough search of a tiny graph comes after quick and patient ones that found all there is, as
- * a rule: rounds of ever more work, until one finds nothing better. Quick or patient in rounds end
- * 3 and 5 % above an optimum now and then that they reach otherwise. */
+/* Of a tiny graph in rounds of ever more work: a thorough search, which comes after quick and
+ * patient ones that found all there is, as a rule, until one finds nothing better; quick and
+ * patient ones, which then end 3 and 5 % above an optimum now and then, until all seeds agree. */
 static remat_status run_rounds(mixing *x, remat_operations *list, remat_error *error)
 {
     const uint64_t most = x->limit, first = (uint64_t)TINY_WORK * x->start->length;
     double time = INFINITY, before;
     bool last;
     remat_status status;
-    x->limit = x->thorough && x->profile->n_nodes <= TINY && first < most ? first : most;
+    x->limit = x->profile->n_nodes <= TINY && first < most ? first : most;
     do {
         before = time;
         last = x->limit == most;
         status = run_round(x, &time, list, error);
         x->limit = 4 * x->limit < most ? 4 * x->limit : most;
-    } while (!status && !last && time > x->enough && (x->round < 2 || time < before * (1 - 1e-9)));
+    } while (!status && !last && time > x->enough &&
+             (x->thorough ? x->round < 2 || time < before * (1 - 1e-9) : !x->agreed));
     return status;
 }
 
@@ -407,7 +421,7 @@ static uint64_t work_of(remat_effort effort, size_t length)
 
 remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                        const remat_operations *start, uint64_t budget, const uint64_t *pads,
-                       uint32_t alignment, remat_effort effort, double lower_bound,
+                       bool given, uint32_t alignment, remat_effort effort, double lower_bound,
                        const remat_host *host, remat_operations *ret_list, remat_error *error)
 {
     /* several short ones find more than a few long ones; of short lists all may be long */
@@ -423,6 +437,7 @@ remat_status remat_mix(const remat_profile *profile, const remat_link *link,
                   .enough = lower_bound * (1 + 1e-9),
                   .budget = budget,
                   .pads = pads,
+                  .given = given && profile->joint,
                   .seeds = seeds,
                   .limit = work_of(effort, start->length) *
                            (share ? efforts[effort].seeds : seeds) / seeds / (pads ? 2 : 1),

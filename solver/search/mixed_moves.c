@@ -48,15 +48,11 @@ static uint32_t lead_from(mixer *m, const row *r, uint32_t x, uint32_t at, uint3
     return from;
 }
 
-/* An item that may go, of a kind; NONE where chance has found none. */
-static uint32_t draw_item(mixer *m, const row *r, item_kind kind)
+/* Of the items of `now` that may go, one of a kind; NONE: there is none. */
+static uint32_t draw_item(mixer *m, item_kind kind)
 {
-    for (int k = 0; k < 32; k++) {
-        const uint32_t i = draw(m, r->length);
-        if (r->items[i].kind == kind && !r->items[i].always)
-            return i;
-    }
-    return NONE;
+    const uint32_t n = m->n_free[kind];
+    return n > 0 ? m->free_items[kind * m->room + draw(m, n)] : NONE;
 }
 
 static uint32_t find(const row *r, item_kind kind, uint32_t id)
@@ -167,7 +163,7 @@ static bool bring_back(mixer *m, row *r, bool fetch)
 static bool take_away(mixer *m, row *r)
 {
     const uint32_t kind = draw(m, 24);
-    const uint32_t i = draw_item(m, r, kind == 0 ? OUT : kind < 8 ? FETCH : RUN);
+    const uint32_t i = draw_item(m, kind == 0 ? OUT : kind < 8 ? FETCH : RUN);
     if (i == NONE)
         return false;
     drop_item(r, i);
@@ -194,7 +190,7 @@ static bool send_input(mixer *m, row *r)
 static bool run_to_fetch(mixer *m, row *r)
 {
     const things *t = m->t;
-    const uint32_t i = draw_item(m, r, RUN), which = 1 + draw(m, 3);
+    const uint32_t i = draw_item(m, RUN), which = 1 + draw(m, 3);
     if (i == NONE)
         return false;
     const uint32_t v = r->items[i].id;
@@ -212,7 +208,7 @@ static bool run_to_fetch(mixer *m, row *r)
 static bool fetch_to_run(mixer *m, row *r)
 {
     const things *t = m->t;
-    const uint32_t i = draw_item(m, r, FETCH);
+    const uint32_t i = draw_item(m, FETCH);
     if (i == NONE || is_input(t, r->items[i].id))
         return false;
     const uint32_t x = r->items[i].id, length = r->length;
@@ -226,7 +222,7 @@ static bool fetch_to_run(mixer *m, row *r)
 
 static bool move_fetch(mixer *m, row *r)
 {
-    const uint32_t i = draw_item(m, r, FETCH);
+    const uint32_t i = draw_item(m, FETCH);
     if (i == NONE)
         return false;
     const item it = r->items[i];
@@ -242,7 +238,7 @@ static bool move_fetch(mixer *m, row *r)
 /* A rerun or a copy out stands elsewhere, some items away. */
 static bool shift(mixer *m, row *r, item_kind kind)
 {
-    const uint32_t i = draw_item(m, r, kind);
+    const uint32_t i = draw_item(m, kind);
     if (i == NONE)
         return false;
     const item it = r->items[i];
@@ -277,7 +273,7 @@ static bool reorder(mixer *m, row *r)
     const bool later = draw(m, 2);
     const item it = r->items[i];
     uint32_t to = i;
-    if (!it.always)
+    if (!it.always || m->given)
         return false;
     for (uint32_t k = 0; k < lead && (later ? to + 1 < r->length : to > 0); k++) {
         const uint32_t next = later ? to + 1 : to - 1;
@@ -294,7 +290,7 @@ static bool reorder(mixer *m, row *r)
 
 static bool flip_plain(mixer *m, row *r)
 {
-    const uint32_t i = draw_item(m, r, RUN);
+    const uint32_t i = draw_item(m, RUN);
     if (i == NONE)
         return false;
     r->items[i].plain = !r->items[i].plain;
@@ -403,7 +399,7 @@ static bool relieve_excess(mixer *m, row *r)
 static bool exchange(mixer *m, row *r)
 {
     const things *t = m->t;
-    const uint32_t i = draw_item(m, r, draw(m, 3) == 0 ? FETCH : RUN);
+    const uint32_t i = draw_item(m, draw(m, 3) == 0 ? FETCH : RUN);
     if (i == NONE)
         return false;
     const item gone = r->items[i];

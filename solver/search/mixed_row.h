@@ -15,7 +15,7 @@
 #define NONE UINT32_MAX
 enum { MOST_REMADE = 12 }; /* by one move */
 
-typedef enum item_kind { RUN, OUT, FETCH } item_kind;
+typedef enum item_kind { RUN, OUT, FETCH, KINDS } item_kind;
 
 typedef struct item {
     uint32_t id;        /* task of a run: v, or n + v of a backward; of the others the thing */
@@ -113,12 +113,14 @@ typedef struct mixer {
     double best_time, enough, price, temperature;
     double first_toll, toll; /* a unit of time that copies take counts as so much of compute */
     double *now_level;       /* by item of `now`: bytes during it */
-    bool over;               /* `now` does not fit */
-    uint32_t look;           /* counts the looks for idle things */
-    uint32_t *seen;          /* by thing: the last look that met it */
-    idle *idle;              /* at most one a thing */
+    uint32_t *free_items, n_free[KINDS]; /* items of `now` that may go: [KINDS][room]; how many */
+    bool over;                           /* `now` does not fit */
+    uint32_t look;                       /* counts the looks for idle things */
+    uint32_t *seen;                      /* by thing: the last look that met it */
+    idle *idle;                          /* at most one a thing */
     uint64_t work, limit;
     bool few;      /* nodes: reruns that leave what is saved to an earlier run are tried often */
+    bool given;    /* first runs stay in their order */
     bool thorough; /* it goes out from its best list */
     /* of an evaluation */
     uint32_t

@@ -68,6 +68,26 @@ def test_the_order_given(tmp_path):
     assert "order is of joint graphs" in refused.stderr
 
 
+def test_the_order_given_over_a_link(tmp_path):
+    """Where an order of their own is faster, too: first runs left that of the profile with a link, unsaid."""
+    path = tmp_path / "five.json"
+    path.write_text(json.dumps(joint(
+        node("a", time=2, outputs=[{"bytes": 6}, {"bytes": 3}]), node("b", "a", "a:1", time=1, size=5),
+        node("c", "a", "a:1", time=5, size=0, in_place=True), node("d", "c", "a:1", time=8, size=5),
+        node("e", "a:1", time=8, outputs=[{"bytes": 4}, {"bytes": 2}]), outputs=["b", "d", "e"])))
+    link = ("--link", '{"to_host": 0.5, "to_device": 1}')
+    for solver in (["--option", "order=given"], []):
+        found = solve(path, 17, "--solver", "interval", *solver, *link)
+        first = list(dict.fromkeys(o[1] for o in found["operations"] if o[0] == "F"))
+        assert (first == [0, 1, 2, 3, 4]) == bool(solver), found["operations"]
+        assert found["makespan"] == (32 if solver else 24)
+    expanded = tmp_path / "expanded.json"
+    expanded.write_text(subprocess.run([EXPAND, PROFILES / "siamese-resnet18.flops.json"], capture_output=True, text=True, check=True).stdout)
+    found = solve(expanded, 1005834587, "--solver", "interval", "--option", "order=given", "--link", "pcie4-x16")
+    first = list(dict.fromkeys(o[1] for o in found["operations"] if o[0] == "F"))
+    assert first == sorted(first) and any(o[0] == "P" for o in found["operations"])
+
+
 @pytest.mark.skipif(SLOW > 1, reason="minutes under a sanitizer")
 def test_auto_asks_for_either_order():
     """In the free order the search of resnet50 missed a third of a point that the given one finds."""

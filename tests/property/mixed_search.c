@@ -349,11 +349,11 @@ static void leaving_room(void **state)
             pads[i] = chance(&d, 40) ? below(&d, (uint32_t)(peak / 8 + 1)) : 0;
         assert_int_equal(model_store_everything(profile, &runs), REMAT_OK);
         assert_int_equal(model_complete_list(profile, &runs, &start, NULL), REMAT_OK);
-        assert_int_equal(
-            remat_mix(profile, &link, &start, budget, pads, 0, REMAT_BRIEF, 0, NULL, &with, NULL),
-            REMAT_OK);
-        assert_int_equal(remat_mix(profile, &link, &start, budget, NULL, 0, REMAT_BRIEF, 0, NULL,
-                                   &without, NULL),
+        assert_int_equal(remat_mix(profile, &link, &start, budget, pads, false, 0, REMAT_BRIEF, 0,
+                                   NULL, &with, NULL),
+                         REMAT_OK);
+        assert_int_equal(remat_mix(profile, &link, &start, budget, NULL, false, 0, REMAT_BRIEF, 0,
+                                   NULL, &without, NULL),
                          REMAT_OK);
         assert_true(with.length == 0 || has_room(profile, &with, &link, budget, pads));
         found += with.length > 0;

@@ -17,7 +17,7 @@
 #include "remat/table.h"
 
 /* Part of the identity of auto's questions: counts up when its answers change. */
-#define REMAT_PORTFOLIO_VERSION 26u
+#define REMAT_PORTFOLIO_VERSION 27u
 
 typedef struct remat_held_table {
     const remat_table *table;
