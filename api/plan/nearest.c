@@ -138,7 +138,7 @@ static void say_stages(words *w, const remat_plan_request *q)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s=%d", text[0] ? "," : "",
                  axis, (int)json_integer_value(ranks));
     json_decref(all);
-    if (remat_step_ranks(&q->step) == q->pipeline.ranks)
+    if (!q->meshed)
         say(w, "parallel", with, "--parallel pipeline --ranks %u", q->pipeline.ranks);
     else
         say(w, "parallel", with, "--mesh %s", text);
@@ -165,7 +165,8 @@ static words describe(const remat_plan_request *q, const trial *t)
     if (now->step.ranks != q->step.ranks || now->step.parallel != q->step.parallel)
         say(&w, "parallel",
             json_pack("{s:s, s:I}", "kind", "fsdp", "ranks", (json_int_t)now->step.ranks),
-            "--parallel fsdp --ranks %u", now->step.ranks);
+            q->meshed ? "--mesh dp=%u --parallel fsdp" : "--parallel fsdp --ranks %u",
+            now->step.ranks);
     const remat_lora *lora = &now->settings.lora;
     const bool packed = lora->base == REMAT_NF4 && q->settings.lora.base != REMAT_NF4;
     if (lora->rank != q->settings.lora.rank) {

@@ -52,6 +52,7 @@ typedef struct remat_plan_request {
     remat_pipeline pipeline; /* ranks 0: there is none. Its link is the device's network */
     char runtime[16];        /* of it */
     bool usual_runtime;      /* none was asked for */
+    bool meshed;             /* its ranks are those of a mesh */
     bool play;               /* of it: the play is told, pass by pass */
     bool offload;            /* the schedule may use the device's link */
     bool sweep;              /* rows over batches are wanted; of a model */

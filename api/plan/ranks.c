@@ -316,6 +316,7 @@ remat_status api_parallel_decode(const json_t *json, remat_plan_request *request
                                 {"bucket_view", FIELD_BOOLEAN, false, &step->bucket_view},
                                 {"prefetch", FIELD_BOOLEAN, false, &prefetch}};
     remat_status status = api_read(json, "parallel.", rules, sizeof rules / sizeof *rules, error);
+    request->meshed = axes != NULL;
     step->no_prefetch = !prefetch;
     step->parallel = REMAT_ZERO3;
     if (!status && !axes && (!kind || !ranks.given))

@@ -748,6 +748,15 @@ def test_on_no_what_would_fit(rematd):
     assert alike == refused["changes"]
 
 
+def test_what_would_fit_instead_of_a_mesh():
+    """Behind a mesh ranks are refused, and a mesh behind ranks."""
+    for asked in (["--mesh", "dp=2"], ["--parallel", "ddp", "--ranks", "2"], ["--mesh", "pp=2", "--microbatches", "4"]):
+        words = ["plan", "llama2-7b", "--device", "a100-40gb", "--batch", "1", "--no-sweep", *asked]
+        changes = [one["arguments"] for one in answer(*words, code=NO)["changes"] if "parallel" in one["with"]]
+        assert len(changes) == 1 and ("--mesh" in changes[0]) == ("--mesh" in asked)
+        assert answer(*words, *changes[0].split())["fits"]
+
+
 @pytest.mark.parametrize("question", [
     "llama2-13b --batch 4 --device a100-40gb --parallel pipeline --ranks 2 --microbatches 8",
     "llama3-8b --batch 1 --device h100 --mesh dp=2,pp=2 --microbatches 4 --schedule gpipe --layers 48",
