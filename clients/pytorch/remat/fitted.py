@@ -67,7 +67,10 @@ class Fitted(Forward):
         self._flight = Flight(self.backend.stage) if self.backend.stage else None
         self._follow()
 
-    def _follow(self) -> None:
+    def _follow(self, anew: bool = False) -> None:
+        if anew:  # what Dynamo has left as it is it leaves for good, in whichever model it comes
+            follow_anew()
+            self.pieces.clear()
         self._first = self  # of those with one budget and another, whose graphs Dynamo has
         run, backend = _alone(self.plain), weakref.ref(self.backend)  # Dynamo keeps for good what it is given
         self._run = torch.compile(run, backend=lambda *graph: backend()(*graph), dynamic=self.dynamic)
@@ -110,10 +113,8 @@ class Fitted(Forward):
         warnings.warn(f"remat: a forward of {type(self.model).__name__} ran {how}: torch.compile could not follow it, "
                       f"or took code that models share for another (what it could not follow last: {why('')})", stacklevel=3)
         if self._left & (self._left - 1) == 0:
-            follow_anew()
-            self.pieces.clear()
             self.dynamic = False
-            self._follow()
+            self._follow(anew=True)
 
     def _look_at_graphs(self) -> None:
         """Where those of this forward are above the limit together, each has a smaller share from the next one on: this one has run. Raises BudgetError."""
@@ -162,8 +163,8 @@ class Fitted(Forward):
                 self._first.backend.current = None if self._first is self else self.backend
                 result = _begun(self._first._run, (*call.kwargs,), len(call.args), *given, *[None] * (-len(given) % _PLACES))
             self._prepared[-1] = self._told([*self.model.modules()])
-            self.graphs = self.backend.ran[threading.get_ident()] - ran
-            self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (self.pieces or self._left) else 0
+            graphs, self.graphs = self.graphs, self.backend.ran[threading.get_ident()] - ran
+            self._left = self._left + 1 if self.whole and self.graphs > 1 or not self.graphs and (graphs or self._left) else 0
             if self._left:
                 self._was_left()
             self._look_at_graphs()
@@ -178,9 +179,8 @@ class Fitted(Forward):
             if isinstance(cause, RematError):
                 raise cause from None
             if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
-                if frames["total"] != traced and not isinstance(error, RematError):  # what raises while it is traced Dynamo leaves for good, not what it calls
-                    self.pieces.clear()
-                    self._follow()
+                if frames["total"] != traced and not isinstance(error, RematError):  # what raises while it is traced is left so, not what it calls
+                    self._follow(anew=True)
                 raise
             follow_anew()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
             settings = self.dynamic, self.recurrent

@@ -229,12 +229,14 @@ class Raising(nn.Module):
     def __init__(self):
         super().__init__()
         self.up, self.norm, self.across, self.down = nn.Linear(24, 48), nn.BatchNorm1d(48), nn.Linear(48, 48), nn.Linear(48, 10)
-        self.checkpointed = False
+        self.checkpointed, self.broken = False, False
 
     def forward(self, x, wrong=False):
         x = torch.relu(self.norm(self.up(x)))
         if wrong:
             raise ValueError("wrong")
+        if self.broken:
+            torch._dynamo.graph_break()
         return self.down(x + (checkpoint(self.block, x, use_reentrant=False) if self.checkpointed else self.block(x)))
 
     def block(self, x):
@@ -260,24 +262,28 @@ def test_two_forwards_after_one_that_raised(server):
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("by_hook", [False, True])
-def test_the_schedule_is_back_after_a_forward_that_raised(by_hook, server):
-    """Dynamo leaves the code that raised for good, and follows only what it calls."""
+@pytest.mark.parametrize("by_hook,broken", [(False, False), (True, False), (False, True)])
+def test_the_schedule_is_back_after_a_forward_that_raised(by_hook, broken, server):
+    """Dynamo leaves the code that raised for good, and follows only what it calls: of a forward that breaks in every model of the class."""
     def raising(module, *given):
         raise ValueError("wrong")
 
     torch.manual_seed(0)
-    model, x = Raising(), torch.randn(160, 24)
-    remat.fit(model, x, "100%", server=server)
-    nodes = len(model.forward.profile["nodes"])
+    models, x = [Raising(), Raising()], torch.randn(160, 24)
+    for model in models:
+        model.broken = broken
+        remat.fit(model, x, "100%", server=server)
+    model = models[0]
+    nodes = [len(piece.profile["nodes"]) for piece in model.forward.backend.calls]
+    assert len(nodes) == 1 + broken
     hook = model.across.register_forward_hook(raising) if by_hook else None
     with pytest.raises(ValueError, match="wrong"):
         model(x, wrong=not by_hook)
     if hook:
         hook.remove()
-    for _ in range(3):
+    for model in (*models, *models, copy.deepcopy(models[0])):
         model(x).sum().backward()
-        assert [len(piece.profile["nodes"]) for piece in model.forward.backend.calls] == [nodes]
+        assert [len(piece.profile["nodes"]) for piece in model.forward.backend.calls] == nodes
 
 
 def test_no_schedule_is_said(server):
