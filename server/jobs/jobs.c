@@ -462,15 +462,16 @@ static void cancel(job *one)
     }
 }
 
-/* Those of the client that wait are told. */
-static void send_back(job *one, const char *client)
+/* Those of the client that wait are told; alone: the one of that id. */
+static void send_back(job *one, const request *r, bool alone)
 {
     remat_error error;
     asker *a, *next;
     remat_fail(&error, REMAT_CANCELLED, NULL, "the job was taken back");
     DL_FOREACH_SAFE(one->waiters, a, next)
     {
-        if (strcmp(a->request->client, client) != 0)
+        const bool same = strcmp(a->request->request_id, r->request_id) == 0;
+        if (strcmp(a->request->client, r->client) != 0 || (alone && !same))
             continue;
         drop_waiter(one, a);
         reply_error(a->request, &error);
@@ -489,7 +490,7 @@ static void take_back(job *one, const request *r)
     if (before == one->n_askers && one->asked > 0 && --one->asked > 0) /* of before a restart */
         one->asked_by[0] = '\0';
     know(one, r); /* who took it back */
-    send_back(one, client);
+    send_back(one, r, false);
 }
 
 jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r)
@@ -507,6 +508,8 @@ jobs_taken jobs_cancel_by(jobs *j, const char *job_id, const request *r)
         forget_asker(one, own);
     else if (!r->admin && !again)
         take_back(one, r);
+    if (own && one->asked > 0) /* the last is told when it has ended */
+        send_back(one, r, true);
     if (one->asked == 0 || (!own && !again && r->admin))
         cancel(one);
     return JOBS_TAKEN;

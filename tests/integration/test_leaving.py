@@ -174,6 +174,13 @@ def test_taking_back_again_changes_nothing(make_service):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert take_back(job, "third").status == 200 and asked(job) == 1
+    with connect(service) as waits:  # who takes back what waits is told there, and not when the job has ended for the others
+        waits.settimeout(20 * SLOW)
+        waits.sendall(head("POST", "/v1/schedules", json.dumps({**body, "wait": 600}).encode(), "X-Request-Id: fourth\r\n"))
+        while asked(job) != 2:
+            time.sleep(0.02)
+        assert take_back(job, "fourth").status == 200 and asked(job) == 1
+        assert b"the job was taken back" in waits.recv(65536)
     assert take_back(job, "second").status == 200
     while service.get(f"/v1/jobs/{job}").json["state"] != "cancelled":
         assert time.monotonic() < deadline
