@@ -23,8 +23,7 @@ def under(settings: Sequence[Setting]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def casts(device: torch.device, kept: bool) -> Iterator[List[bool]]:
-    """Whether anything is cast, first as it is and then each time an autocast begins or ends. Without kept none of this thread keeps casts
-    of weights, be it that it is told to."""
+    """Whether anything is cast, at first and then each time an autocast begins or ends. Without kept none of this thread keeps casts of weights."""
     set_kept, before, own = torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled(), threading.get_ident()
     seen: List[bool] = []
 

@@ -67,8 +67,7 @@ def _fraction(points: List[List[float]], size: float) -> float:
 
 
 def seconds(device: Device, kind: str, precision: str, backward: bool, flops: float, traffic: float, operator: str = "") -> float:
-    """Of one kernel. traffic: bytes read and written; of classes bound by memory flops are not read. operator: of
-    OPERATORS, which stands for the class where the device has it."""
+    """Of one kernel. traffic: bytes; of classes bound by memory flops are not read. operator: of OPERATORS, for the class where the device has it."""
     own = device.get("operators", {}).get(operator)
 
     def points(name: str) -> List[List[float]]:

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import threading
+import traceback
 import warnings
 import weakref
 from types import FunctionType
@@ -183,8 +184,10 @@ class Fitted(Forward):
                     self._follow(anew=True)
                 raise
             follow_anew()  # or what Dynamo could not follow once would run plainly from then on, and its parts apart
-            settings = self.dynamic, self.recurrent
-            if (self.dynamic is None and self.pieces or recurrent) and comes_back():
+            settings, wrong = (self.dynamic, self.recurrent), isinstance(error, torch._dynamo.exc.TorchRuntimeError)  # the model itself raises
+            names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+            began = any(name[:4] == "run_" and name[4:].isdigit() for name in names)  # _alone's: it broke into graphs before
+            if not (wrong and began) and (self.dynamic is None and self.pieces or recurrent) and comes_back():
                 self.dynamic, self.recurrent = False, not self._has_recurrent  # such as packed sequences: a graph break
                 self._prepare()
                 try:
@@ -195,8 +198,10 @@ class Fitted(Forward):
                         self._prepare()
                         raise
             self._prepare()
-            if isinstance(error, torch._dynamo.exc.TorchRuntimeError):
-                torch.no_grad()(self.plain)(*call.args, **call.kwargs)  # the model itself raises, and has written what it does before
+            if wrong and began:  # what ran before is not run, and does not write, again
+                raise _innermost(error) from None
+            if wrong:
+                torch.no_grad()(self.plain)(*call.args, **call.kwargs)  # which has written what it does before
             raise CaptureError(f"torch.compile cannot follow {type(self.model).__name__}: {_reason(cause or error)}") from error
 
 
@@ -229,11 +234,15 @@ def _duplicates(known: Callable[..., Any], obj_source: Any, dupe_source: Any) ->
     return one_object if dupe_source and dupe_source != obj_source else found
 
 
+def _innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return error
+
+
 def _reason(error: BaseException) -> str:
     """With what it comes from: of a wrong shape Dynamo says first that there was one."""
-    said = [(str(error).strip().splitlines() or [type(error).__name__])[0]]
-    while error.__cause__ is not None or error.__context__ is not None:
-        error = error.__cause__ or error.__context__
+    said, error = [(str(error).strip().splitlines() or [type(error).__name__])[0]], _innermost(error)
     return ": ".join([*said, *(first for first in str(error).strip().splitlines()[:1] if first not in said[0])])
 
 

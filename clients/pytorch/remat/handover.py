@@ -56,8 +56,7 @@ class _HandOver(torch.autograd.Function):
 
 
 def backward_of(parts: Sequence[Part], shapes: Sequence[Optional[Tuple[Any, ...]]], none: Callable[[], Collection[int]]) -> Callable[[List[Any]], List[Any]]:
-    """What stands for the backward. shapes: of the gradients (shape, dtype, device), None where there is none. none:
-    places of those that this time are none either."""
+    """What stands for the backward. shapes: of the gradients (shape, dtype, device), or None. none: places of those that this time are none either."""
     def run(args: List[Any]) -> List[Any]:
         step = Step(parts, list(args), none())
         args.clear()

@@ -40,8 +40,7 @@ def solve(profile: Dict[str, Any], budget: Budget, *, server: Optional[str] = No
 
 
 def plan(model: str, device: str, batch: int, *, server: Optional[str] = None, token: Optional[str] = None, **more: Any) -> Dict[str, Any]:
-    """Whether a model of the table of models trains on a device of the table of devices, and how fast. more: as the members
-    of POST /v1/plans. Raises ServiceError."""
+    """Whether a model of the table trains on a device of the table, and how fast. more: as the members of POST /v1/plans. Raises ServiceError."""
     return connect(server, token).plan({"model": model, "device": device, "batch": batch, **more})
 
 

@@ -109,8 +109,7 @@ class _Token:
 
 
 def in_flight(schedule: Any) -> Dict[int, int]:
-    """How many micro-batches are in flight at once, by the index of each stage that this rank has, under a schedule of
-    torch.distributed.pipelining whose backwards are whole."""
+    """Micro-batches in flight at once, by the index of each stage that this rank has, under a schedule of torch.distributed.pipelining of whole backwards."""
     stage, m = getattr(schedule, "_stage", None), schedule._n_microbatches
     if stage is not None:
         return {stage.stage_index: min(m, stage.num_stages - stage.stage_index) if type(schedule).__name__ == "Schedule1F1B" else m}

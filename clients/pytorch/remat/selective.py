@@ -75,8 +75,7 @@ except ImportError:  # before torch 2.10 any function will do
 
 
 class _Knapsack(CustomKnapsackSolver):
-    """For torch._functorch.config.activation_memory_budget_solver: the compiler's own knapsack, of times that were measured
-    here instead of counted operations."""
+    """For torch._functorch.config.activation_memory_budget_solver: the compiler's own knapsack, of times measured here, not of counted operations."""
 
     __name__ = "knapsack"
 

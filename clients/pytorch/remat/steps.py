@@ -27,8 +27,7 @@ _LEEWAY = 10  # times as far as that moves a tensor, two steps may be apart
 # ---- what a step takes ----
 
 def assumed_loss(result: Any) -> Optional[torch.Tensor]:
-    """Stands for a loss that nobody gave: the cross entropy of every result, over its last dimension. None where the
-    model returns one number, which is the loss."""
+    """Stands for a loss that nobody gave: the cross entropy of every result, over its last dimension. None where the model returns one number."""
     tensors = [t for t in tensors_of(result) if t.requires_grad]
     if not tensors:
         raise CaptureError("the model returns nothing that needs a gradient (under no_grad nothing does): there is no backward to plan for")
@@ -78,8 +77,7 @@ def loss_bytes(example: Example, loss: Optional[Loss], result: Any, inputs: List
 
 
 def _cut_off(result: Any) -> Tuple[Any, List[torch.Tensor]]:
-    """The result without what made it, and the tensors whose gradients a backward begins with: one for what is there several times, or
-    is looked into, as torch.compile has it."""
+    """The result without what made it, and the tensors a backward begins with: one for what is there twice, or is looked into, as torch.compile has it."""
     def base(tensor: torch.Tensor) -> torch.Tensor:
         return tensor._base if tensor._is_view() else tensor
     bases = [id(base(t)) for t in {id(t): t for t in tensors_of(result)}.values()]
@@ -272,8 +270,7 @@ def _differentiate(example: Example, ends: List[torch.Tensor], wanted: List[torc
 
 
 def _other(inputs: Call) -> Call:
-    """Of the same sizes, each number one of the lower half of the tensor's own: so it is one that may be there, and
-    sums, lengths and largest values are others."""
+    """Of the same sizes, each number one of the lower half of the tensor's own: one that may be there, and sums and largest values are others."""
     generator = torch.Generator().manual_seed(1)
 
     def change(tensor: torch.Tensor) -> torch.Tensor:

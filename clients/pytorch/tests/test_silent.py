@@ -286,6 +286,36 @@ def test_the_schedule_is_back_after_a_forward_that_raised(by_hook, broken, serve
         assert [len(piece.profile["nodes"]) for piece in model.forward.backend.calls] == nodes
 
 
+class Narrow(nn.Module):
+    """Writes, breaks, and then is given too many labels, or too few."""
+    def __init__(self, broken):
+        super().__init__()
+        self.up, self.norm, self.down, self.broken, self.calls = nn.Linear(24, 48), nn.BatchNorm1d(48), nn.Linear(48, 10), broken, 0
+
+    def forward(self, x, labels):
+        self.calls += 1
+        x = torch.relu(self.norm(self.up(x)))
+        if self.broken:
+            torch._dynamo.graph_break()
+        return nn.functional.cross_entropy(self.down(x), labels)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_a_wrong_shape_comes_after_is_written_once(broken, server):
+    torch.manual_seed(0)
+    model, x, labels = Narrow(broken), torch.randn(160, 24), torch.randint(10, (160,))
+    plain = copy.deepcopy(model)
+    remat.fit(model, (x, labels), "100%", server=server)
+    for m in (model, plain):
+        m(x, labels).backward()
+        for _ in range(2):
+            with pytest.raises(ValueError, match="batch_size"):
+                m(x, labels[:100])
+    assert_same(list(model.buffers()), list(plain.buffers()))
+    assert model.calls == plain.calls
+
+
 def test_no_schedule_is_said(server):
     """A break within a loop makes Dynamo leave the frame as it is."""
     def middle(self, x):
