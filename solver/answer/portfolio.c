@@ -447,7 +447,7 @@ remat_status answer_schedule(const remat_portfolio *portfolio, const answer_wish
     const bool late = portfolio->improved && remat_host_late(w.host);
     if (status == REMAT_CANCELLED && late && f.best.solver)
         status = REMAT_OK;
-    if (!status && !f.best.solver && linked && !refused && w.bound < INFINITY)
+    if (!status && !f.best.solver && linked && !refused) /* as a refusal does */
         status = answer_mix_briefly(portfolio, &w, &f.best, &refusal);
     if (!status && !f.best.solver)
         status = answer_refuse(portfolio, &w, f.moments, f.floor.bytes, &refusal);

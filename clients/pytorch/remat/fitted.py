@@ -187,7 +187,7 @@ class Fitted(Forward):
             settings, wrong = (self.dynamic, self.recurrent), isinstance(error, torch._dynamo.exc.TorchRuntimeError)  # the model itself raises
             names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
             began = any(name[:4] == "run_" and name[4:].isdigit() for name in names)  # _alone's: it broke into graphs before
-            if not (wrong and began) and (self.dynamic is None and self.pieces or recurrent) and comes_back():
+            if (recurrent or self.dynamic is None and self.pieces and not (wrong and began)) and comes_back():
                 self.dynamic, self.recurrent = False, not self._has_recurrent  # such as packed sequences: a graph break
                 self._prepare()
                 try:
