@@ -184,11 +184,10 @@ void api_pipeline_put_memory(api_pipeline *p, uint64_t memory);
  * REMAT_INFEASIBLE says by how much running every block again misses; that one, which needs least.
  */
 remat_status api_pipeline_plan_best(api_pipeline *p, remat_error *error);
-
-/* The bound on every plan, once: it costs more than to refuse. */
-remat_status api_pipeline_find_bound(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_now(api_pipeline *p, remat_error *error);
 remat_status api_pipeline_plan_blocks(api_pipeline *p, remat_error *error);
+/* The bound on every plan, once: it costs more than to refuse. */
+remat_status api_pipeline_find_bound(api_pipeline *p, remat_error *error);
 /* Equal cuts, with as many in flight as usual, once where a way with them takes less time than that
  * and fits: a plan is not to be slower, nor refused. Their stages are asked within what leaves room
  * for a send each way, so a way that fits without may be lost. *ret_planned: they are. */

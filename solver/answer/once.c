@@ -37,7 +37,7 @@ static remat_status search(const answer_wish *w, const answer_search *s, remat_o
     const remat_problem *problem = w->problem;
     const uint32_t in_flight = problem->in_flight > 1 ? problem->in_flight : 1;
     return s->over_link
-               ? remat_mix(problem->profile, problem->link, s->start, s->budget, s->pads, w->given,
+               ? remat_mix(problem->profile, problem->link, s->start, s->budget, s->pads, s->given,
                            w->alignment, w->effort, s->bound, w->host, list, error)
                : remat_improve(problem->profile, s->start, s->budget, in_flight, w->alignment,
                                s->given, w->effort, w->series, s->bound, w->host, list, error);

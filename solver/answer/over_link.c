@@ -130,7 +130,8 @@ static remat_status search_with_addresses(const answer_wish *w, struct answer_me
                                       .budget = w->budget - w->budget / 200 * failures,
                                       .pads = k > 0 && found ? m->pads : NULL,
                                       .bound = w->over_link,
-                                      .over_link = true};
+                                      .over_link = true,
+                                      .given = w->given};
         own.effort = k > 0 && found && w->effort == REMAT_QUICK ? REMAT_BRIEF : w->effort;
         status = answer_search_once(&own, &search, &list, error);
         found = !status && list.length > 0;
